@@ -1,0 +1,46 @@
+# Two commands do everything: `make demo` shows it, `make test` checks it. Both set up what they need.
+PYTHON := .venv/bin/python
+
+.PHONY: help setup demo test lint types contracts unit compile bench clean
+
+help:
+	@echo "make demo   the main job, end to end, on your screen"
+	@echo "make test   lint, types, import contracts and every test"
+	@echo "make bench  side by side with Apache Kafka; writes docs/benchmarks/"
+	@echo "make setup  only .venv, with the headwater command"
+
+setup:
+	@sh scripts/setup.sh
+
+demo: setup
+	@.venv/bin/headwater demo
+
+test: setup peers compile lint types contracts unit
+
+# Real peers for the tests: Java, Apache Kafka's jars, kcat. What cannot be had is said, and its tests are skipped.
+.PHONY: peers
+peers:
+	@$(PYTHON) scripts/get_peers.py
+
+compile:
+	@$(PYTHON) setup.py --quiet build_ext --inplace
+
+lint:
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types:
+	.venv/bin/mypy
+
+contracts:
+	.venv/bin/lint-imports
+
+unit:
+	.venv/bin/pytest
+
+bench: setup peers compile
+	$(PYTHON) bench/broker.py
+
+clean:
+	rm -rf build .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src bench -name '*.so' -delete

@@ -1,0 +1,186 @@
+"""What is measured, in which unit, and what must be reached: the table that run and report share."""
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One figure of one shape; `must_ratio` and `must_below` are the floors it is held to."""
+
+    key: str
+    shape: str
+    label: str
+    unit: str
+    better: Literal["higher", "lower"]
+    must_ratio: float | None = None
+    must_below: float | None = None
+    decimals: int = 0
+
+    @property
+    def must_text(self) -> str:
+        """The floor in words."""
+        parts = []
+        if self.must_below is not None:
+            parts.append(f"< {self.must_below:g} {self.unit}")
+        if self.must_ratio is not None:
+            parts.append(f"{'≥' if self.better == 'higher' else '≤'} {self.must_ratio:g}×")
+        return " and ".join(parts) or "–"
+
+    def holds(self, ours: float, ratio: float | None) -> bool:
+        """Whether this value and this ratio keep the floor."""
+        if self.must_below is not None and not ours < self.must_below:
+            return False
+        if self.must_ratio is None:
+            return True
+        if ratio is None:
+            return False
+        return ratio >= self.must_ratio if self.better == "higher" else ratio <= self.must_ratio
+
+    def text(self, value: float) -> str:
+        """The value with its unit."""
+        return f"{value:,.{self.decimals}f} {self.unit}".strip()
+
+
+METRICS = (
+    Metric(key="produce_100", shape="a", label="produce, 100 B", unit="msg/s", better="higher", must_ratio=1.2),
+    Metric(key="produce_1k", shape="a", label="produce, 1 KiB", unit="MB/s", better="higher", must_ratio=1.2),
+    Metric(key="fetch_100", shape="b", label="fetch, 100 B", unit="msg/s", better="higher", must_ratio=1.0),
+    Metric(key="fetch_1k", shape="b", label="fetch, 1 KiB", unit="MB/s", better="higher", must_ratio=1.0),
+    Metric(
+        key="small_rate",
+        shape="c",
+        label="64 connections, rate",
+        unit="req/s",
+        better="higher",
+        must_ratio=1.4,
+    ),
+    Metric(key="small_p50", shape="c", label="64 connections, p50", unit="ms", better="lower", decimals=2),
+    Metric(
+        key="small_p99",
+        shape="c",
+        label="64 connections, p99",
+        unit="ms",
+        better="lower",
+        must_ratio=1.0,
+        decimals=2,
+    ),
+    Metric(
+        key="e2e_p50",
+        shape="d",
+        label="end to end, p50",
+        unit="ms",
+        better="lower",
+        must_ratio=0.8,
+        decimals=2,
+    ),
+    Metric(
+        key="e2e_p99",
+        shape="d",
+        label="end to end, p99",
+        unit="ms",
+        better="lower",
+        must_ratio=0.5,
+        decimals=2,
+    ),
+    Metric(key="cpu_in", shape="e", label="CPU in", unit="s/GB", better="lower", must_ratio=0.6, decimals=2),
+    Metric(key="cpu_out", shape="e", label="CPU out", unit="s/GB", better="lower", must_ratio=0.8, decimals=2),
+    Metric(key="memory", shape="f", label="memory after the load", unit="MB", better="lower", must_ratio=0.1),
+    Metric(
+        key="start",
+        shape="g",
+        label="start to first answer",
+        unit="s",
+        better="lower",
+        must_ratio=0.25,
+        must_below=0.7,
+        decimals=2,
+    ),
+    Metric(
+        key="many_start",
+        shape="h",
+        label="5,000 partitions, start",
+        unit="s",
+        better="lower",
+        must_below=5.0,
+        decimals=2,
+    ),
+    Metric(key="many_memory", shape="h", label="5,000 partitions, memory", unit="MB", better="lower"),
+    Metric(key="many_files", shape="h", label="5,000 partitions, open files", unit="", better="lower"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A metric over all rounds; ratios are taken within each round, headwater's figure by the peer's.
+
+    `peer` is None and there are no ratios where the peer was left out.
+    """
+
+    metric: Metric
+    ours: float
+    peer: float | None
+    ratios: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float | None:
+        """The median ratio."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+    @property
+    def ratio_text(self) -> str:
+        """The median ratio with its sign."""
+        return "–" if self.ratio is None else f"{self.ratio:.2f}×"
+
+    @property
+    def spread_text(self) -> str:
+        """Smallest to largest ratio."""
+        return f"{min(self.ratios):.2f}–{max(self.ratios):.2f}" if len(self.ratios) > 1 else "–"
+
+    @property
+    def peer_text(self) -> str:
+        """The peer's median with its unit."""
+        return "–" if self.peer is None else self.metric.text(self.peer)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the medians keep the floor; None where there is none."""
+        if self.metric.must_ratio is None and self.metric.must_below is None:
+            return None
+        return self.metric.holds(self.ours, self.ratio)
+
+    @property
+    def verdict(self) -> str:
+        """The word for the table."""
+        return {None: "–", True: "reached", False: "missed"}[self.reached]
+
+
+@dataclass(slots=True)
+class Samples:
+    """Every figure taken: per metric a list of (ours, peer's) in the order of the rounds."""
+
+    pairs: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
+
+    def add(self, ours: dict[str, float], peer: dict[str, float]) -> None:
+        """One round of one shape on both sides; what only our side has stands without a peer."""
+        for key, value in ours.items():
+            self.pairs.setdefault(key, []).append((value, peer.get(key)))
+
+    def summaries(self, shapes: str) -> list[Summary]:
+        """What the rounds come to, in the order of the table."""
+        return [
+            _summary(metric, self.pairs[metric.key])
+            for metric in METRICS
+            if metric.shape in shapes and metric.key in self.pairs
+        ]
+
+
+def _summary(metric: Metric, pairs: list[tuple[float, float | None]]) -> Summary:
+    both = [(ours, peer) for ours, peer in pairs if peer is not None]
+    return Summary(
+        metric=metric,
+        ours=statistics.median(ours for ours, _ in pairs),
+        peer=statistics.median(peer for _, peer in both) if both else None,
+        ratios=tuple(ours / peer for ours, peer in both),
+    )

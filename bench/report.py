@@ -1,0 +1,240 @@
+"""What a run leaves behind: a table for the terminal, a Markdown page, and a plot of the ratios."""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from metrics import Summary
+
+_REACHED, _MISSED, _FREE, _INK = "#1b7f5c", "#c2410c", "#64748b", "#1e293b"
+
+_WIDE_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+_NARROW_STEPS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4, 5, 6, 8)
+
+_PAGE = """\
+# The broker beside Apache Kafka
+
+{versions}
+
+{machine}; {rounds}.
+
+Both brokers ran on the same disk in one run, taking turns round by round; only one was under load at a time.
+A ratio is {ours}'s figure divided by {peer}'s within one round; the table gives the median over the
+rounds, and the smallest and largest. Absolute figures depend on the machine and are there for
+orientation only.
+
+![Ratios per shape with their spread, against what must be reached](broker.png)
+
+| | shape | must | ratio | spread | reached | <sub>{ours}</sub> | <sub>{peer}</sub> |
+|---|---|---|---:|---:|---|---:|---:|
+{rows}
+
+{verdict}
+
+## How it is measured
+
+- **a, b**: librdkafka {librdkafka}, driven in batches so that no Python runs per message: acks=all, one
+  producer, one partition; then the same data is fetched from the beginning. Only values count; 1 MB is
+  10⁶ bytes.
+- **c**: 64 connections over 8 partitions, each sends one 100 B record with acks=all and waits for the answer.
+- **d**: a connection sends 1,000 records of 100 B a second, another one long-polls; from send to receipt.
+- **e**: CPU time of the broker's process during the 1 KiB runs of a and b, per 10⁹ bytes of values.
+- **f**: proportional set size after each round of the load.
+- **g**: from process start on a fresh data folder until ApiVersions is answered.
+- **h**: 5,000 partitions with a record each; stopped cleanly, then from process start until all are reported
+  with a leader; memory and open files right after.
+- Apache Kafka runs as a KRaft single node with the JVM options of its own start script. It is warmed
+  up before the first figure counts: {warming}.
+
+Run it yourself with `make bench`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Under which conditions the figures were taken."""
+
+    names: tuple[str, str]
+    versions: tuple[str, str]
+    rounds: str
+    warming: str
+
+
+def terminal_table(summaries: list[Summary], setting: Setting) -> Table:
+    """The result for the person who waits."""
+    table = Table(title=f"{' : '.join(setting.names)}, median over the rounds", title_style="bold")
+    for name in ("", "shape", "must", "ratio", "spread", "", *setting.names):
+        table.add_column(name, justify="left" if name in ("", "shape", "must") else "right")
+    colours = {None: "dim", True: "green", False: "bold red"}
+    for summary in summaries:
+        metric = summary.metric
+        table.add_row(
+            metric.shape,
+            metric.label,
+            metric.must_text,
+            summary.ratio_text,
+            summary.spread_text,
+            f"[{colours[summary.reached]}]{summary.verdict}[/]",
+            metric.text(summary.ours),
+            summary.peer_text,
+        )
+    return table
+
+
+def write(out: Path, summaries: list[Summary], setting: Setting) -> None:
+    """Writes `broker.md` and `broker.png`."""
+    out.mkdir(parents=True, exist_ok=True)
+    plot(out / "broker.png", summaries, " : ".join(setting.names))
+    (out / "broker.md").write_text(_page(summaries, setting), encoding="utf-8")
+
+
+def _page(summaries: list[Summary], setting: Setting) -> str:
+    rows = "\n".join(
+        f"| {s.metric.shape} | {s.metric.label} | {s.metric.must_text} | {s.ratio_text} | {s.spread_text} "
+        f"| {'**missed**' if s.reached is False else s.verdict} "
+        f"| <sub>{s.metric.text(s.ours)}</sub> | <sub>{s.peer_text}</sub> |"
+        for s in summaries
+    )
+    return _PAGE.format(
+        ours=setting.names[0],
+        peer=setting.names[1],
+        versions=f"{setting.versions[0]} against {setting.versions[1]}.",
+        machine=_machine(),
+        rounds=setting.rounds,
+        rows=rows,
+        verdict=_verdict(summaries),
+        warming=setting.warming,
+        librdkafka=_librdkafka_version(),
+    )
+
+
+def _verdict(summaries: list[Summary]) -> str:
+    held = [s for s in summaries if s.reached is not None]
+    missed = [f"{s.metric.label} ({s.ratio_text}, must be {s.metric.must_text})" for s in held if not s.reached]
+    if not missed:
+        return f"All {len(held)} floors are reached."
+    return f"{len(held) - len(missed)} of {len(held)} floors are reached; missed: {'; '.join(missed)}."
+
+
+def _librdkafka_version() -> str:
+    import confluent_kafka
+
+    return str(confluent_kafka.libversion()[0])
+
+
+def _machine() -> str:
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    model = "unknown processor"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return f"{os.cpu_count()} cores ({model}), {memory_gib:.0f} GiB of memory, Linux {platform.machine()}"
+
+
+def plot(path: Path, summaries: list[Summary], title: str) -> None:
+    """One panel where more is better, one where less is; each row a median, its spread, and its floor."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    drawn = [s for s in summaries if s.ratios]
+    panels = [
+        (words, rows)
+        for words, better in (("more is better", "higher"), ("less is better", "lower"))
+        if (rows := [s for s in drawn if s.metric.better == better])
+    ]
+    if not panels:
+        return
+    heights = [len(rows) + 1.6 for _, rows in panels]
+    figure, axes = pyplot.subplots(
+        len(panels),
+        1,
+        figsize=(9.5, 0.42 * sum(heights) + 1.5),
+        height_ratios=heights,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, (words, rows) in zip(axes[:, 0], panels, strict=True):
+        _panel(axis, words, rows)
+    figure.suptitle(title, fontsize=15, fontweight="bold", color=_INK)
+    _legend(figure)
+    figure.savefig(path, dpi=160, facecolor="white")
+    pyplot.close(figure)
+
+
+def _panel(axis: Any, title: str, rows: list[Summary]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_xscale("log")
+    low = min(min(s.ratios) for s in rows)
+    high = max(max(s.ratios) for s in rows)
+    floors = [s.metric.must_ratio for s in rows if s.metric.must_ratio is not None]
+    left, right = min([low, 0.9, *floors]) / 1.25, max([high, 1.1, *floors]) * 1.25
+    # Room on the right for the figures in words.
+    axis.set_xlim(left, right * (right / left) ** 0.16)
+    axis.axvline(1.0, color=_FREE, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    for position, summary in enumerate(rows):
+        _row(axis, position, summary)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_yticks(range(len(rows)), [f"({s.metric.shape})  {s.metric.label}" for s in rows], fontsize=10)
+    axis.set_title(title, loc="left", fontsize=10, color=_FREE, style="italic")
+    # A narrow range needs more steps than a decade has.
+    steps = _NARROW_STEPS if right / left < 8 else _WIDE_STEPS
+    axis.xaxis.set_major_locator(FixedLocator([step for step in steps if left <= step <= right]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axis.tick_params(axis="both", colors=_INK, length=0)
+    axis.grid(axis="x", color="#e2e8f0", linewidth=0.8, zorder=0)
+    axis.set_axisbelow(True)
+    for side in ("top", "right", "left", "bottom"):
+        axis.spines[side].set_visible(False)
+
+
+def _row(axis: Any, position: int, summary: Summary) -> None:
+    colour = {None: _FREE, True: _REACHED, False: _MISSED}[summary.reached]
+    metric = summary.metric
+    axis.axhspan(position - 0.5, position + 0.5, color="#f8fafc" if position % 2 else "white", zorder=0)
+    axis.plot(
+        [min(summary.ratios), max(summary.ratios)],
+        [position, position],
+        color=colour,
+        linewidth=7,
+        alpha=0.28,
+        solid_capstyle="round",
+        zorder=2,
+    )
+    axis.scatter(summary.ratios, [position] * len(summary.ratios), s=9, color=colour, alpha=0.6, zorder=3)
+    axis.scatter([summary.ratio], [position], s=62, color=colour, edgecolor="white", linewidth=1.2, zorder=4)
+    if metric.must_ratio is not None:
+        axis.plot([metric.must_ratio] * 2, [position - 0.36, position + 0.36], color=_INK, linewidth=2.2, zorder=3)
+    words = summary.ratio_text if summary.reached is not False else f"{summary.ratio_text} missed"
+    axis.text(
+        0.995,
+        position,
+        words,
+        transform=axis.get_yaxis_transform(),
+        ha="right",
+        va="center",
+        fontsize=10,
+        fontweight="bold",
+        color=colour,
+    )
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    keys = [
+        Line2D([], [], marker="o", color=_REACHED, linestyle="", markersize=8, label="median, floor reached"),
+        Line2D([], [], marker="o", color=_MISSED, linestyle="", markersize=8, label="median, floor missed"),
+        Line2D([], [], marker="o", color=_FREE, linestyle="", markersize=8, label="median, no floor"),
+        Line2D([], [], color=_FREE, linewidth=7, alpha=0.35, label="smallest to largest round"),
+        Line2D([], [], marker="|", color=_INK, linestyle="", markersize=13, markeredgewidth=2.2, label="must"),
+    ]
+    figure.legend(handles=keys, loc="outside lower center", ncols=5, frameon=False, fontsize=9)

@@ -1,0 +1,184 @@
+"""Puts the peers of tests and benchmarks in place: a Java, kcat, and Apache Kafka's jars under `.peers/`.
+
+Run it as often as you like: what is there already is left alone. As root on Debian it installs what is
+missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; tests that
+need it are then skipped (or fail, where HEADWATER_REQUIRE_PEERS=1 asks for all of them).
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from peers.apache import JARS_COMPLETE, KAFKA_LIBS, KAFKA_VERSION  # noqa: E402
+from peers.java import OLDEST_VERSION, find_java  # noqa: E402
+
+LOG4J_VERSION = "2.24.3"
+COORDINATES = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+)
+DEBIAN_IVY = Path("/usr/share/java/ivy.jar")
+DOWNLOAD_ATTEMPTS = 3
+RETRY_PAUSE_S = 5
+
+
+class PeerMissingError(Exception):
+    """A peer is not there and cannot be put there; the message says what to do."""
+
+
+def main() -> int:
+    """Gets every peer; prints one sentence for each that stays missing."""
+    missing = 0
+    for get in (get_java, get_kcat, get_kafka):
+        try:
+            get()
+        except PeerMissingError as error:
+            missing += 1
+            print(f"get_peers: {error}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def get_java() -> None:
+    """A Java for Apache Kafka and its tools."""
+    if find_java() is None:
+        apt_install("default-jre-headless")
+    if find_java() is None:
+        raise PeerMissingError(
+            f"no Java {OLDEST_VERSION} or newer is here: install one (Debian: apt-get install "
+            "default-jre-headless), put it on PATH or in JAVA_HOME, then run this again"
+        )
+
+
+def get_kcat() -> None:
+    """The command-line client kcat, built on librdkafka."""
+    if shutil.which("kcat") is None:
+        apt_install("kcat")
+    if shutil.which("kcat") is None:
+        raise PeerMissingError(
+            "no kcat is here: install it (Debian: apt-get install kcat), then run this again"
+        )
+
+
+def get_kafka() -> None:
+    """Apache Kafka's broker and tools with all they depend on, as jars in one folder."""
+    if JARS_COMPLETE.exists():
+        return
+    java = find_java()
+    if java is None:
+        raise PeerMissingError(f"Apache Kafka {KAFKA_VERSION} was not fetched, as there is no Java to run it")
+    KAFKA_LIBS.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=KAFKA_LIBS.parent) as scratch:
+        resolved = Path(scratch) / "libs"
+        resolve_jars(java, Path(scratch), resolved)
+        check_jars(resolved)
+        shutil.rmtree(KAFKA_LIBS, ignore_errors=True)
+        resolved.rename(KAFKA_LIBS)
+    JARS_COMPLETE.write_text("".join(f"{jar.name}\n" for jar in sorted(KAFKA_LIBS.glob("*.jar"))))
+
+
+def resolve_jars(java: Path, scratch: Path, destination: Path) -> None:
+    """Resolves COORDINATES with Ivy, or with Maven where only that is there, into `destination`."""
+    ivy = find_ivy()
+    if ivy is None and shutil.which("mvn") is None:
+        apt_install("ivy")
+        ivy = find_ivy()
+    if ivy is not None:
+        command = ivy_command(java, ivy, scratch, destination)
+    elif maven := shutil.which("mvn"):
+        command = maven_command(maven, scratch, destination)
+    else:
+        raise PeerMissingError(
+            f"Apache Kafka {KAFKA_VERSION} was not fetched: install Ivy (Debian: apt-get install ivy), "
+            "Maven, or pyspark (which brings Ivy), then run this again"
+        )
+    print(f"get_peers: fetching Apache Kafka {KAFKA_VERSION} (once, about 55 MB)", file=sys.stderr)
+    for attempt in range(1, DOWNLOAD_ATTEMPTS + 1):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=scratch)
+        if done.returncode == 0:
+            return
+        if attempt < DOWNLOAD_ATTEMPTS:
+            time.sleep(RETRY_PAUSE_S * attempt)
+    last_words = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+    raise PeerMissingError(
+        f"Apache Kafka {KAFKA_VERSION} could not be fetched in {DOWNLOAD_ATTEMPTS} attempts; look at the "
+        f"network and run this again. The last words of {' '.join(command[:3])} were:\n{last_words}"
+    )
+
+
+def check_jars(folder: Path) -> None:
+    """A resolver that is content although a jar is absent must not pass for a whole Kafka."""
+    for _, name, version in COORDINATES:
+        if not (folder / f"{name}-{version}.jar").exists():
+            raise PeerMissingError(f"{name} {version} was resolved, but its jar is not there; run this again")
+
+
+def find_ivy() -> Path | None:
+    """The jar of Ivy that pyspark ships, or Debian's."""
+    pyspark = importlib.util.find_spec("pyspark")
+    for folder in (pyspark.submodule_search_locations or ()) if pyspark else ():
+        for jar in sorted(Path(folder).glob("jars/ivy-*.jar")):
+            return jar
+    return DEBIAN_IVY if DEBIAN_IVY.exists() else None
+
+
+def ivy_command(java: Path, ivy: Path, scratch: Path, destination: Path) -> list[str]:
+    """One resolution for all coordinates, so that no library comes in two versions."""
+    module = scratch / "ivy.xml"
+    wanted = "\n".join(
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
+        " conf='default->default'/>"
+        for group, name, version in COORDINATES
+    )
+    module.write_text(
+        "<ivy-module version='2.0'><info organisation='headwater' module='peers'/>"
+        "<configurations><conf name='default'/></configurations>"
+        f"<dependencies>{wanted}</dependencies></ivy-module>"
+    )
+    pattern = f"{destination}/[artifact]-[revision](-[classifier]).[ext]"
+    return [str(java), "-jar", str(ivy), "-ivy", str(module), "-retrieve", pattern, "-types", "jar", "bundle"]
+
+
+def maven_command(maven: str, scratch: Path, destination: Path) -> list[str]:
+    """The same through a throw-away Maven project."""
+    wanted = "\n".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, name, version in COORDINATES
+    )
+    (scratch / "pom.xml").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>headwater</groupId><artifactId>peers</artifactId>"
+        f"<version>1</version><dependencies>{wanted}</dependencies></project>"
+    )
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={destination}", "-DincludeScope=runtime"]
+    return [maven, "--batch-mode", "--quiet", *copy]
+
+
+def apt_install(*packages: str) -> None:
+    """Installs Debian packages where that is possible without asking: as root, with apt-get."""
+    apt_get = shutil.which("apt-get")
+    if apt_get is None or os.geteuid() != 0:
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    steps: Iterable[list[str]] = (
+        [apt_get, "update", "--quiet"],
+        [apt_get, "install", "--yes", "--quiet", "--no-install-recommends", *packages],
+    )
+    for step in steps:
+        print(f"get_peers: {' '.join(step)}", file=sys.stderr)
+        subprocess.run(step, check=False, env=environment, stdout=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

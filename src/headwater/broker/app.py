@@ -1,0 +1,60 @@
+"""`headwater up`: one broker in the foreground of a process of its own, until a signal ends it."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvloop
+
+from headwater.broker.broker import Broker, StartupError
+from headwater.config import BrokerConfig
+
+__all__ = ["BrokerAddress", "StartupError", "run_foreground"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAddress:
+    """Where a started broker can be reached and keeps its data."""
+
+    host: str
+    port: int
+    log_dirs: tuple[str, ...]
+
+
+def run_foreground(config: BrokerConfig, *, on_ready: Callable[[BrokerAddress], None]) -> int:
+    """Runs a broker until SIGINT or SIGTERM, then stops it cleanly; the exit code. StartupError if it cannot start."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return uvloop.run(_run(config, on_ready))
+
+
+async def _run(config: BrokerConfig, on_ready: Callable[[BrokerAddress], None]) -> int:
+    _raise_file_limit()
+    broker = Broker(config)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    starting = asyncio.ensure_future(broker.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await starting
+    # What was made at the start stays: the collector need not look at it again, and new garbage is rarely cyclic.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    on_ready(BrokerAddress(host=broker.host, port=broker.port, log_dirs=config.log_dirs))
+    await stopping
+    await broker.stop()
+    return 0
+
+
+def _raise_file_limit() -> None:
+    """Takes all the open files that the system lets this process have."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

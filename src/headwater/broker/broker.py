@@ -1,0 +1,220 @@
+"""One broker: puts the parts together, starts and stops them.
+
+It owns no thread and no process: it runs on the event loop that starts it, so several may live in one process.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from headwater.broker.dispatch import Dispatcher
+from headwater.broker.services.background import BackgroundJobs
+from headwater.broker.services.fetch_sessions import FetchSessions
+from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.topics import Topics
+from headwater.cluster.changes import BrokerConfigured, ProducerIdsReserved, TopicCreated
+from headwater.cluster.embedded import DamagedJournalError, EmbeddedStore
+from headwater.config import BrokerConfig, ConfigError, Listener, TopicConfig
+from headwater.log.filesystem import FileSystem
+from headwater.log.log import Log
+from headwater.log.log_dirs import LogDirError, LogDirs
+from headwater.net.server import Server
+
+logger = logging.getLogger(__name__)
+
+_PRODUCER_ID_BLOCK: Final = 1000
+
+
+class StartupError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class Broker:
+    """A broker with its data in `config.log_dirs`, listening on the first plain listener of `config`."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        if not config.log_dirs:
+            raise StartupError("no data dir is set: give log.dirs, or --data on the command line")
+        self.static_config = config
+        self.config = config
+        self.node_id = max(config.node_id, 0)
+        self.cluster_id = ""
+        self.host, self.port = "", 0
+        self.listening_port = 0
+        self._listener = _plain_listener(config)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._producer_ids = iter(range(0))
+        self._producer_id_lock = asyncio.Lock()
+        self._running = False
+
+    async def start(self) -> None:
+        """Opens the logs and begins to serve; StartupError when that cannot be."""
+        try:
+            await asyncio.to_thread(self._open_logs)
+        except (LogDirError, DamagedJournalError, ConfigError) as error:
+            raise StartupError(str(error)) from error
+        self.purgatory = Purgatory(asyncio.get_running_loop())
+        self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
+        self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
+        self.topics.load()
+        self._store.rewrite_if_long()
+        self.dispatcher = Dispatcher(self)
+        try:
+            self._listen()
+        except StartupError:
+            self.log_dirs.close()
+            self._store.close()
+            raise
+        self.jobs = BackgroundJobs(self)
+        self.jobs.start()
+        self._running = True
+
+    async def stop(self) -> None:
+        """Stops serving, writes what a clean start needs, lets go of the data dirs."""
+        if not self._running:
+            return
+        self._running = False
+        self.server.close()
+        await self.jobs.stop()
+        await self.dispatcher.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self.log_dirs.close, self.topics.high_watermarks())
+        self._store.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients, as `host:port`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def broker_configs(self) -> dict[str, dict[str, str]]:
+        """Dynamic settings by broker id as text; those of all brokers under ''."""
+        return self._store.image.broker_configs
+
+    async def configure_broker(self, name: str, overrides: dict[str, str]) -> None:
+        """Replaces the dynamic settings of one broker, or of all for ''; they take effect at once."""
+        effective = self._effective_config({**self.broker_configs, name: overrides})
+        await asyncio.to_thread(self._store.append, BrokerConfigured(broker=name, configs=overrides))
+        self.config = effective
+        self.topics.reconfigure_all()
+
+    async def next_producer_id(self) -> int:
+        """A producer id that was never handed out before, not even by an earlier run."""
+        async with self._producer_id_lock:
+            try:
+                return next(self._producer_ids)
+            except StopIteration:
+                first = self._store.image.next_producer_id
+                reserved = ProducerIdsReserved(next_producer_id=first + _PRODUCER_ID_BLOCK)
+                await asyncio.to_thread(self._store.append, reserved)
+                self._producer_ids = iter(range(first, first + _PRODUCER_ID_BLOCK))
+                return next(self._producer_ids)
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work` on the loop; it ends with the broker at the latest."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background work failed; this is a bug in headwater", exc_info=task.exception())
+
+    def _effective_config(self, dynamic: dict[str, dict[str, str]]) -> BrokerConfig:
+        return self.static_config.with_dynamic(cluster=dynamic.get("", {}), broker=dynamic.get(str(self.node_id), {}))
+
+    def _open_logs(self) -> None:
+        """Locks the data dirs, reads the metadata, opens every log. Runs in a thread: it may take a while."""
+        config = self.static_config
+        self.log_dirs = LogDirs.open(FileSystem(), config.log_dirs, node_id=self.node_id)
+        try:
+            self.cluster_id = self.log_dirs.cluster_id
+            self._store = EmbeddedStore(Path(self.log_dirs.dirs[0].path))
+            image = self._store.open()
+            self.config = self._effective_config(image.broker_configs)
+            self.log_dirs.load(
+                self._topic_config,
+                now_ms=int(time.time() * 1000),
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+                threads_per_dir=config.num_recovery_threads_per_data_dir,
+            )
+            self._take_in_unknown_folders()
+        except BaseException:
+            self.log_dirs.abandon()
+            raise
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        created = self._store.image.topics.get(topic)
+        return TopicConfig.from_values(created.configs if created else {}, self.config)
+
+    def _take_in_unknown_folders(self) -> None:
+        """Partition folders that the metadata does not know: what is left of a deleted topic goes, the rest is taken
+        in as it is, which is how a folder that Apache Kafka wrote becomes ours."""
+        found: dict[str, list[Log]] = {}
+        for partition, log in list(self.log_dirs.logs.items()):
+            created = self._store.image.topics.get(partition.topic)
+            if log.topic_id is not None and log.topic_id in self._store.image.deleted_ids:
+                self.log_dirs.delete(partition)
+            elif created is None:
+                found.setdefault(partition.topic, []).append(log)
+        for topic, logs in sorted(found.items()):
+            ids = {log.topic_id for log in logs if log.topic_id is not None}
+            if len(ids) > 1:
+                raise StartupError(
+                    f"the partition folders of topic {topic} are of different topics ({ids}): move the wrong ones away"
+                )
+            partitions = max(log.topic_partition.partition for log in logs) + 1
+            logger.warning("took in topic %s with %d partitions from its folders", topic, partitions)
+            self._store.append(TopicCreated(name=topic, topic_id=ids.pop() if ids else uuid4(), partitions=partitions))
+
+    def _listen(self) -> None:
+        config, listener = self.config, self._listener
+        self.server = Server(
+            self.dispatcher.handle,
+            max_frame_bytes=config.socket_request_max_bytes,
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_idle_ms=config.connections_max_idle_ms,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        try:
+            host, port = self.server.listen(listener.host or "0.0.0.0", listener.port)  # noqa: S104 -- asked for by ''
+        except OSError as error:
+            self.server.close()
+            raise StartupError(_listen_problem(listener, error)) from error
+        self.listening_port = port
+        self.host, self.port = self._advertised(host, port)
+
+    def _advertised(self, host: str, port: int) -> tuple[str, int]:
+        """Where clients are told to connect."""
+        for listener in self.config.advertised_listeners or ():
+            return listener.host, listener.port or port
+        return (socket.gethostname() if not self._listener.host else host), port
+
+
+def _plain_listener(config: BrokerConfig) -> Listener:
+    if len(config.listeners) != 1 or config.listeners[0].security_protocol != "PLAINTEXT":
+        raise StartupError(
+            "listeners must name one PLAINTEXT listener, as in listeners=PLAINTEXT://127.0.0.1:9092: TLS, SASL and"
+            " further listeners are not served yet"
+        )
+    return config.listeners[0]
+
+
+def _listen_problem(listener: Listener, error: OSError) -> str:
+    address = f"{listener.host}:{listener.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is in use by another process: stop it, or choose another port with --port (0: any free one)"
+    if error.errno == errno.EACCES:
+        return f"not allowed to listen on {address}: choose a port above 1023 with --port"
+    return f"cannot listen on {address}: {error.strerror or error}; choose another address with --host"

@@ -1,0 +1,117 @@
+"""From a frame to its answer: api key and version choose the handler.
+
+Produce and Fetch take the byte lanes. Every other API goes through kio to a module of `handlers` named like the API,
+imported at its first request, which speaks one version (`VERSION`) and is a plain function or a coroutine function.
+"""
+
+import asyncio
+import functools
+import importlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from headwater.broker.handlers import fetch, produce
+from headwater.net.connection import PENDING, Connection, ProtocolViolationError
+from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE
+from headwater.protocol.errors import MalformedRequestError
+from headwater.protocol.headers import RequestHeader, read_header
+
+if TYPE_CHECKING:
+    from headwater.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What a handler may know besides the request itself."""
+
+    broker: "Broker"
+    version: int
+    client_id: str | None
+    peer: str
+
+
+@functools.cache
+def _handler_module(name: str) -> ModuleType:
+    return importlib.import_module(f"headwater.broker.handlers.{name}")
+
+
+class Dispatcher:
+    """Answers the frames of all connections of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._queue = asyncio.Semaphore(broker.config.queued_max_requests)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, connection: Connection, frame: memoryview) -> Any:
+        """The reply to `frame`, or PENDING. The frame's memory is the connection's again when this returns."""
+        try:
+            header = read_header(frame)
+            if not header.supported:
+                return self._refuse_version(header)
+            if header.api is PRODUCE:
+                return produce.handle(self._broker, connection, header, frame)
+            if header.api is FETCH:
+                return fetch.handle(self._broker, connection, header, frame)
+            return self._handle_message(connection, header, frame)
+        except MalformedRequestError as error:
+            raise ProtocolViolationError(str(error)) from error
+        except ProtocolViolationError:
+            raise
+        except Exception:
+            logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
+            raise ProtocolViolationError("its request could not be answered") from None
+
+    async def close(self) -> None:
+        """Ends the requests that are still being worked on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
+        from headwater.protocol import messages
+
+        api, version = header.api, header.version
+        module = _handler_module(api.name)
+        spoken = getattr(module, "VERSION", api.max_version)
+        if callable(spoken):
+            spoken = spoken(version)
+        request = messages.decode_request(api, version, bytes(frame), header.body)
+        request = messages.convert(request, messages.request_type(api.key, spoken))
+        context = RequestContext(self._broker, version, header.client_id, connection.peer)
+        answer = module.handle(context, request)
+        encode = functools.partial(messages.encode_response, api, version, header.correlation_id)
+        if not inspect.isawaitable(answer):
+            return encode(answer)
+        task = asyncio.ensure_future(self._finish(connection, answer, encode))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return PENDING
+
+    async def _finish(self, connection: Connection, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> None:
+        try:
+            async with self._queue:
+                reply = encode(await answer)
+        except Exception:
+            logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
+            connection.close("its request could not be answered")
+            return
+        connection.reply(reply)
+
+    def _refuse_version(self, header: RequestHeader) -> bytes:
+        """A version that is not served ends the connection, except for ApiVersions: KIP-511 answers it in version 0."""
+        if header.api is not API_VERSIONS:
+            raise MalformedRequestError(
+                f"{header.api.name} version {header.version} is not served (versions {header.api.min_version}"
+                f" to {header.api.max_version} are)"
+            )
+        from headwater.broker.handlers import api_versions
+        from headwater.protocol import messages
+
+        return messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.unsupported())

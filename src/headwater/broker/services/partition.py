@@ -1,0 +1,47 @@
+"""A partition as the broker serves it: its log, its leader epoch, and who waits for it."""
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headwater.config import TopicConfig
+from headwater.log.log import Log
+
+if TYPE_CHECKING:
+    from headwater.broker.services.purgatory import Waiter
+
+
+class Partition:
+    """One partition that this broker leads. It is the only replica, so what is written is committed."""
+
+    __slots__ = ("flushed_s", "index", "leader_epoch", "log", "topic", "waiters")
+
+    def __init__(self, topic: "Topic", index: int, log: Log, leader_epoch: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.flushed_s = 0.0
+        self.waiters: set[Waiter] = set()
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are committed."""
+        return self.log.log_end_offset
+
+    def readable_up_to(self, isolation_level: int) -> int:
+        """The offset before which a consumer may read: the last stable one for read_committed (1)."""
+        return self.log.last_stable_offset if isolation_level == 1 else self.log.log_end_offset
+
+
+class Topic:
+    """A topic and its partitions, by index."""
+
+    __slots__ = ("config", "id_bytes", "name", "overrides", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: UUID, overrides: dict[str, str], config: TopicConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.id_bytes = topic_id.bytes
+        self.overrides = overrides
+        self.config = config
+        self.partitions: list[Partition] = []

@@ -1,0 +1,68 @@
+"""The tree of commands. Each is imported when it is called, completed or listed, not before."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from headwater.cli.apps import new_app
+
+COMMANDS: Final = {
+    "up": "headwater.cli.up_command",
+    "topics": "headwater.cli.topics",
+    "configs": "headwater.cli.configs",
+    "produce": "headwater.cli.produce",
+    "consume": "headwater.cli.consume",
+    "offsets": "headwater.cli.offsets",
+    "delete-records": "headwater.cli.delete_records",
+    "cluster": "headwater.cli.cluster",
+    "version": "headwater.cli.version",
+}
+"""Names in the order of the help text, and the modules whose `app` they are."""
+
+
+_SHOW_TRACEBACKS: Final = "HEADWATER_TRACEBACK"
+
+
+class LazyCommands(TyperGroup):
+    """A group whose members are modules."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, imported now; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
+
+
+app = new_app(
+    "A Kafka that you pip install: the broker, and tools for any Kafka.",
+    add_completion=True,
+    cls=LazyCommands,
+)
+
+
+@app.callback()
+def _headwater() -> None:
+    pass
+
+
+def run_command() -> None:
+    """Runs what the command line says and exits. A mistake of ours is told in one sentence too."""
+    from headwater.cli.output import complain
+
+    try:
+        app(prog_name="headwater")
+    except Exception as error:
+        if os.environ.get(_SHOW_TRACEBACKS):
+            raise
+        complain(f"internal error: {type(error).__name__}: {error}; {_SHOW_TRACEBACKS}=1 shows where")
+        sys.exit(1)

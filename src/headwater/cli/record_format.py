@@ -1,0 +1,159 @@
+"""Records as text: kcat's format letters, the console consumer's columns, JSON."""
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from headwater.cli.options import unescaped
+
+
+class RecordView(Protocol):
+    """What a formatter reads of a record."""
+
+    @property
+    def offset(self) -> int: ...  # noqa: D102
+    @property
+    def timestamp_ms(self) -> int: ...  # noqa: D102
+    @property
+    def key(self) -> bytes | None: ...  # noqa: D102
+    @property
+    def value(self) -> bytes | None: ...  # noqa: D102
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a record comes from."""
+
+    topic: str
+    partition: int
+    log_append_time: bool
+
+    @property
+    def timestamp_type(self) -> str:
+        """Kafka's name for what the timestamp means."""
+        return "LogAppendTime" if self.log_append_time else "CreateTime"
+
+
+Formatter: TypeAlias = Callable[[RecordView, Origin], bytes]
+_Part: TypeAlias = Callable[[RecordView, Origin], bytes]
+
+
+def format_string(text: str, null: bytes) -> Formatter:
+    r"""A formatter for kcat's letters: %t %p %o %k %K %s %S %R %h %T and %%, with escapes as `\n`.
+
+    >>> format_string(r"%t [%p] at offset %o: key %k: %s\n", b"NULL")  # doctest: +ELLIPSIS
+    <function ...>
+    """
+    letters = _letters(null)
+    parts: list[_Part] = []
+    for piece in re.split(r"(%.)", text, flags=re.DOTALL):
+        if len(piece) == 2 and piece[0] == "%":
+            if piece[1] not in letters:
+                raise ValueError(f"{piece} is none of {' '.join('%' + letter for letter in letters)}")
+            parts.append(letters[piece[1]])
+        elif piece:
+            parts.append(_constant(unescaped(piece)))
+
+    def apply(record: RecordView, origin: Origin) -> bytes:
+        return b"".join([part(record, origin) for part in parts])
+
+    return apply
+
+
+def _letters(null: bytes) -> dict[str, _Part]:
+    return {
+        "t": lambda record, origin: origin.topic.encode(),
+        "p": lambda record, origin: b"%d" % origin.partition,
+        "o": lambda record, origin: b"%d" % record.offset,
+        "k": lambda record, origin: null if record.key is None else record.key,
+        "K": lambda record, origin: b"%d" % _size(record.key),
+        "s": lambda record, origin: null if record.value is None else record.value,
+        "S": lambda record, origin: b"%d" % _size(record.value),
+        "R": lambda record, origin: struct.pack(">i", _size(record.value)),
+        "h": lambda record, origin: _joined_headers(record, b"=", null),
+        "T": lambda record, origin: b"%d" % record.timestamp_ms,
+        "%": _constant(b"%"),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What the console consumer prints before the value, in its order."""
+
+    timestamp: bool = False
+    partition: bool = False
+    offset: bool = False
+    headers: bool = False
+    key: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything but the value."""
+        return self.timestamp or self.partition or self.offset or self.headers or self.key
+
+
+def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes) -> Formatter:
+    """A formatter for what kafka-console-consumer's `print.…` properties give."""
+    parts: list[_Part] = []
+    if wanted.timestamp:
+        parts.append(lambda record, origin: b"%b:%d" % (origin.timestamp_type.encode(), record.timestamp_ms))
+    if wanted.partition:
+        parts.append(lambda record, origin: b"Partition:%d" % origin.partition)
+    if wanted.offset:
+        parts.append(lambda record, origin: b"Offset:%d" % record.offset)
+    if wanted.headers:
+        parts.append(lambda record, origin: _joined_headers(record, b":", null) or b"NO_HEADERS")
+    letters = _letters(null)
+    if wanted.key:
+        parts.append(letters["k"])
+    parts.append(letters["s"])
+
+    def apply(record: RecordView, origin: Origin) -> bytes:
+        return separator.join([part(record, origin) for part in parts]) + line_end
+
+    return apply
+
+
+def json_line(record: RecordView, origin: Origin) -> bytes:
+    """One JSON object on one line. Bytes that are not UTF-8 become {"base64": …}."""
+    document: dict[str, Any] = {
+        "topic": origin.topic,
+        "partition": origin.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "timestamp_type": origin.timestamp_type,
+        "headers": [[name, _json_value(value)] for name, value in record.headers],
+        "key": _json_value(record.key),
+        "value": _json_value(record.value),
+    }
+    return _DUMPS(document).encode() + b"\n"
+
+
+_DUMPS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _json_value(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _joined_headers(record: RecordView, separator: bytes, null: bytes) -> bytes:
+    return b",".join([name.encode() + separator + (null if value is None else value) for name, value in record.headers])
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _constant(data: bytes) -> _Part:
+    return lambda record, origin: data

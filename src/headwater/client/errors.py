@@ -1,0 +1,76 @@
+"""What can stop a client. `str(error)` is a sentence: what happened, to what, what to do next."""
+
+from typing import Final
+
+from headwater.protocol.errors import ErrorCode
+
+
+class ClientError(Exception):
+    """Anything that stops a client; its text can be shown as it is."""
+
+
+class CannotConnectError(ClientError):
+    """No connection to an address."""
+
+
+class NotKafkaError(ClientError):
+    """Something answers at the address, but not in Kafka's protocol."""
+
+
+class UnsupportedError(ClientError):
+    """The broker does not serve an API, or no version of it that this client speaks."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection ended before the answer came. Whether the request was carried out is unknown."""
+
+
+class TimedOutError(ClientError):
+    """No answer, or no success, before the deadline."""
+
+
+class RefusedError(ClientError):
+    """A broker answered with an error code."""
+
+    def __init__(self, subject: str, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"{subject}: {_sentence(code, message)}")
+        self.subject = subject
+        self.code = code
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later.
+
+        A topic that is not there is not waited for: whoever mistypes a name wants to know at once.
+        """
+        return self.code.retriable and self.code is not ErrorCode.unknown_topic_or_partition
+
+
+_WORDS: Final = {
+    ErrorCode.unknown_topic_or_partition: "no such topic or partition; `headwater topics list` shows all",
+    ErrorCode.unknown_topic_id: "the topic was deleted or made anew in the meantime; run the command again",
+    ErrorCode.invalid_topic_exception: "not a topic name; use at most 249 letters, digits, '.', '_', '-'",
+    ErrorCode.topic_already_exists: "the topic exists already; --if-not-exists makes that no error",
+    ErrorCode.message_too_large: "a batch is larger than the topic's max.message.bytes; "
+    "use a smaller --batch-bytes, or raise max.message.bytes if one record alone is too large",
+    ErrorCode.record_list_too_large: "a batch is larger than the topic's segment.bytes; "
+    "use a smaller --batch-bytes",
+    ErrorCode.not_enough_replicas: "too few replicas are in sync for acks=all; "
+    "bring brokers back or lower min.insync.replicas",
+    ErrorCode.leader_not_available: "the partition has no leader; is the broker that holds it running?",
+    ErrorCode.offset_out_of_range: "the offset is outside of the log; see `headwater offsets`",
+    ErrorCode.topic_deletion_disabled: "the broker forbids deleting topics (delete.topic.enable=false)",
+    ErrorCode.topic_authorization_failed: "not authorized for this topic",
+    ErrorCode.cluster_authorization_failed: "not authorized for this operation on the cluster",
+    ErrorCode.policy_violation: "a policy of the cluster forbids it",
+}
+
+
+def _sentence(code: ErrorCode, message: str | None) -> str:
+    """The broker's own words where it has some beyond the code's name, with our advice where we have any."""
+    advice = _WORDS.get(code)
+    if not message:
+        return advice or code.name.replace("_", " ")
+    if code in (ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or_partition) and advice is not None:
+        return advice
+    return message.rstrip(".")

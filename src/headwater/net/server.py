@@ -1,0 +1,155 @@
+"""The listener: accepts connections within their limits and closes the idle ones."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from headwater.net.buffers import BufferPool
+from headwater.net.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+_SCRATCH_BYTES: Final = 256 * 1024
+_BACKLOG: Final = 1024
+_ACCEPTS_PER_EVENT: Final = 64
+
+Handler = Callable[[Connection, memoryview], Any]
+
+
+class Server:
+    """Listens on one address. `handle` answers a frame (see `connection.Host`)."""
+
+    def __init__(
+        self,
+        handle: Handler,
+        *,
+        max_frame_bytes: int,
+        max_connections: int,
+        max_connections_per_ip: int,
+        max_idle_ms: int,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        self.handle = handle
+        self.loop = asyncio.get_running_loop()
+        self.buffers = BufferPool()
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.max_frame_bytes = max_frame_bytes
+        self.connections: set[Connection] = set()
+        self._max_connections = max_connections
+        self._max_per_ip = max_connections_per_ip
+        self._max_idle_s = max_idle_ms / 1000
+        self._socket_buffers = (
+            (socket.SO_SNDBUF, send_buffer_bytes),
+            (socket.SO_RCVBUF, receive_buffer_bytes),
+        )
+        self._per_ip: Counter[str] = Counter()
+        self._listener: socket.socket | None = None
+        self._accepting = False
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Binds and starts to accept; returns the address, whose port is the system's choice for port 0."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        self._accept_on()
+        self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)
+        address: tuple[str, int] = listener.getsockname()[:2]
+        return address
+
+    def close(self) -> None:
+        """Stops listening and ends every connection."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        self._accept_off()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.close()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection ended: there may be room for another."""
+        self.connections.discard(connection)
+        host = _host_of(connection.peer)
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        if len(self.connections) < self._max_connections:
+            self._accept_on()
+
+    def _accept_on(self) -> None:
+        if not self._accepting and self._listener is not None:
+            self._accepting = True
+            self.loop.add_reader(self._listener, self._accept)
+
+    def _accept_off(self) -> None:
+        if self._accepting and self._listener is not None:
+            self._accepting = False
+            self.loop.remove_reader(self._listener)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        for _ in range(_ACCEPTS_PER_EVENT):
+            if len(self.connections) >= self._max_connections:
+                # As in Kafka: who comes now waits in the backlog until a connection ends.
+                logger.warning("max.connections=%d reached: new connections wait", self._max_connections)
+                self._accept_off()
+                return
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._accept_failed(error)
+                return
+            self._welcome(sock, address[0], address[1])
+
+    def _accept_failed(self, error: OSError) -> None:
+        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            raise error
+        logger.error("cannot accept a connection: %s; trying again in a second (raise `ulimit -n`?)", error)
+        self._accept_off()
+        self.loop.call_later(1.0, self._accept_on)
+
+    def _welcome(self, sock: socket.socket, host: str, port: int) -> None:
+        if self._per_ip[host] >= self._max_per_ip:
+            logger.warning("refused %s: it has max.connections.per.ip=%d connections", host, self._max_per_ip)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option, size in self._socket_buffers:
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        self._per_ip[host] += 1
+        self.connections.add(Connection(self, sock, f"{host}:{port}"))
+
+    def _idle_interval_s(self) -> float:
+        return min(max(self._max_idle_s / 10, 0.05), 30.0) if self._max_idle_s >= 0 else 30.0
+
+    def _close_idle(self) -> None:
+        if self._max_idle_s >= 0:
+            oldest = self.loop.time() - self._max_idle_s
+            for connection in list(self.connections):
+                if connection.last_active < oldest and not connection.busy:
+                    logger.debug("closed the connection of %s: idle", connection.peer)
+                    connection.close()
+        self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)
+
+
+def _host_of(peer: str) -> str:
+    return peer.rpartition(":")[0]

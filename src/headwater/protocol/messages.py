@@ -1,0 +1,158 @@
+"""Requests and responses as kio's dataclasses, and the bridge between their versions.
+
+A handler speaks one version of its API, as a rule the newest. `convert` turns an older request into it (fields the
+client did not send take the schema's default) and the response back (fields the client cannot read are dropped). Where
+an old version says something that no newer one can, the handler names both and tells them apart itself.
+"""
+
+import dataclasses
+import functools
+import io
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headwater.protocol import kafka_types as _kafka_types  # first: see its docstring
+from headwater.protocol.apis import Api
+from headwater.protocol.errors import MalformedRequestError
+
+from kio.index import load_request_schema, load_response_schema  # isort: skip
+from kio.serial import entity_reader, entity_writer  # isort: skip
+from kio.serial.errors import SerialError  # isort: skip
+
+_ = _kafka_types
+T = TypeVar("T")
+_Converter = Callable[[Any], Any]
+
+
+@functools.cache
+def request_type(key: int, version: int) -> type[Any]:
+    """kio's class for a request."""
+    return load_request_schema(key, version)
+
+
+@functools.cache
+def response_type(key: int, version: int) -> type[Any]:
+    """kio's class for a response."""
+    return load_response_schema(key, version)
+
+
+def decode_request(api: Api, version: int, frame: bytes, position: int) -> Any:
+    """The request whose body starts at `position`; raises `MalformedRequestError` when the bytes are none.
+
+    Bytes behind its end are not looked at, as in Kafka: librdkafka sends some with Metadata v13.
+    """
+    try:
+        request, _ = entity_reader(request_type(api.key, version))(frame, position)
+    except (SerialError, ValueError, OverflowError, MemoryError) as error:
+        raise MalformedRequestError(f"{api.name} v{version} cannot be read: {error or type(error).__name__}") from error
+    return request
+
+
+def encode_response(api: Api, version: int, correlation_id: int, response: Any) -> bytes:
+    """The whole frame of a response, length first. `response` may be of any version of the API's response."""
+    wanted = response_type(api.key, version)
+    out = io.BytesIO()
+    out.write(b"\0\0\0\0" + correlation_id.to_bytes(4, "big", signed=True))
+    # Clients read the ApiVersions response before they know what the broker speaks: its header never has tags.
+    if version >= api.flexible and api.key != 18:
+        out.write(b"\0")
+    if isinstance(response, bytes):
+        out.write(response)  # a handler's own encoder, where kio's would hold up the loop
+    else:
+        entity_writer(wanted)(out, convert(response, wanted))
+    frame = out.getbuffer()
+    frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
+    return frame.tobytes()
+
+
+def convert(message: Any, wanted: type[T]) -> T:
+    """`message`, an entity of some version, as an entity of another version of the same kind."""
+    if type(message) is wanted:
+        return message
+    return typing.cast(T, _converter(type(message), wanted)(message))
+
+
+_converters: dict[tuple[object, object], _Converter] = {}
+
+
+def _converter(source: Any, target: Any) -> _Converter:
+    """The function that turns an entity of one type into one of the other; made once for each pair."""
+    found = _converters.get((source, target))
+    if found is None:
+        found = _converters[source, target] = _make_converter(source, target)
+    return found
+
+
+def _make_converter(source: Any, target: Any) -> _Converter:
+    given = {field.name for field in dataclasses.fields(source)}
+    source_hints, target_hints = typing.get_type_hints(source), typing.get_type_hints(target)
+    copied: list[tuple[str, _Converter | None]] = []
+    constants: dict[str, object] = {}
+    for field in dataclasses.fields(target):
+        if field.name in given:
+            copied.append((field.name, _field_converter(source_hints[field.name], target_hints[field.name])))
+        elif field.default is dataclasses.MISSING:
+            constants[field.name] = _zero(target_hints[field.name])
+
+    def apply(message: Any) -> Any:
+        values = {
+            name: getattr(message, name) if nested is None else nested(getattr(message, name))
+            for name, nested in copied
+        }
+        return target(**constants, **values)
+
+    return apply
+
+
+def _field_converter(source: Any, target: Any) -> _Converter | None:
+    """How a field's value changes between versions; None when it goes over as it is."""
+    source_entity, target_entity = _entity_in(source), _entity_in(target)
+    if source_entity is None or target_entity is None or source_entity is target_entity:
+        return None
+    one = _converter(source_entity, target_entity)
+
+    def many(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([one(item) for item in value])
+        return None if value is None else one(value)
+
+    return many
+
+
+def _entity_in(hint: Any) -> type[Any] | None:
+    """The nested entity type inside `X`, `X | None`, `tuple[X, ...]` or `tuple[X, ...] | None`."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) in (tuple, typing.Union):
+        for inner in typing.get_args(hint):
+            found = None if inner is Ellipsis else _entity_in(inner)
+            if found is not None:
+                return found
+        return None
+    return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
+
+
+@dataclasses.dataclass
+class _Nothing:
+    """A message without fields: converted, it is another one with all its defaults."""
+
+
+def _zero(hint: Any) -> object:
+    """What a field without a default holds when the other version does not have it: Kafka's implicit default."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return None
+    if typing.get_origin(hint) is tuple:
+        return ()
+    if hint is str or (isinstance(hint, type) and issubclass(hint, str)):
+        return ""
+    if hint is bytes or (isinstance(hint, type) and issubclass(hint, bytes)):
+        return b""
+    if hint is _kafka_types.ErrorCode:
+        return _kafka_types.ErrorCode.none
+    if hint is _kafka_types.i32Timedelta:
+        return _kafka_types.NO_THROTTLE
+    if hint is bool:
+        return False
+    if dataclasses.is_dataclass(hint):
+        return _converter(_Nothing, hint)(_Nothing())
+    return 0

@@ -1,0 +1,61 @@
+"""Magic-2 record batches: everything that the rest of headwater needs to know about their bytes.
+
+The parts are modules of their own (batches, record_decoding, record_columns, record_encoding); code outside
+of this package imports from here.
+"""
+
+from headwater.protocol.batches import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatchError,
+    check_batches,
+    crc_is_valid,
+    parse_header,
+    patch_append_time,
+    patch_offsets,
+    scan_headers,
+)
+from headwater.protocol.record_columns import BinaryColumn, RecordColumns, decode_columns
+from headwater.protocol.record_decoding import (
+    DECOMPRESSED_LIMIT_BYTES,
+    Record,
+    RecordHeaders,
+    RecordProblem,
+    decode_records,
+    validate_records,
+)
+from headwater.protocol.record_encoding import RecordToWrite, encode_batch, recompress
+
+__all__ = [
+    "DECOMPRESSED_LIMIT_BYTES",
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "BinaryColumn",
+    "CorruptBatchError",
+    "Record",
+    "RecordColumns",
+    "RecordHeaders",
+    "RecordProblem",
+    "RecordToWrite",
+    "check_batches",
+    "crc_is_valid",
+    "decode_columns",
+    "decode_records",
+    "encode_batch",
+    "parse_header",
+    "patch_append_time",
+    "patch_offsets",
+    "recompress",
+    "scan_headers",
+    "validate_records",
+]

@@ -1,0 +1,167 @@
+"""The primitive types of the wire, read by a cursor that never leaves its frame.
+
+Only the byte lanes of Produce and Fetch use it; every other message goes through kio. Compiled by Cython (pure Python
+mode) and correct without it; every read is preceded by a comparison with the end of the frame.
+"""
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from headwater.protocol.batches import octets
+from headwater.protocol.errors import MalformedRequestError
+
+try:
+    import cython
+except ImportError:
+    from headwater.protocol import without_cython as cython
+
+if cython.compiled:
+    from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
+
+
+@cython.final
+@cython.cclass
+class Cursor:
+    """Reads a frame from front to back. Every read past its end raises `MalformedRequestError`."""
+
+    data: memoryview = cython.declare(object, visibility="public")
+    position: int = cython.declare(cython.Py_ssize_t, visibility="public")
+    _end = cython.declare(cython.Py_ssize_t)
+    _octets = cython.declare(cython.p_uchar)
+
+    def __init__(self, data: memoryview, position: int) -> None:
+        view = octets(data)
+        self.data = view
+        self._end = len(view)
+        self.position = min(max(position, 0), self._end)
+        self._octets = _address(view)
+
+    @cython.ccall
+    def advance(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Steps over `size` bytes and returns where they begin."""
+        start: cython.Py_ssize_t = self.position
+        if size < 0 or size > self._end - start:
+            raise MalformedRequestError(f"a field of {size} bytes at {start} in a frame of {self._end}")
+        self.position = start + size
+        return start
+
+    @cython.ccall
+    def int8(self) -> cython.int:
+        """A signed byte."""
+        at: cython.Py_ssize_t = self.advance(1)
+        return (self._octets[at] ^ 0x80) - 0x80
+
+    @cython.ccall
+    def int16(self) -> cython.int:
+        """A signed 16-bit number."""
+        at: cython.Py_ssize_t = self.advance(2)
+        return ((self._octets[at] << 8 | self._octets[at + 1]) ^ 0x8000) - 0x8000
+
+    @cython.ccall
+    def int32(self) -> cython.longlong:
+        """A signed 32-bit number."""
+        at: cython.Py_ssize_t = self.advance(4)
+        return _int32(self._octets, at)
+
+    @cython.ccall
+    def int64(self) -> cython.longlong:
+        """A signed 64-bit number."""
+        at: cython.Py_ssize_t = self.advance(8)
+        high: cython.longlong = _int32(self._octets, at)
+        low: cython.longlong = _int32(self._octets, at + 4)
+        # A literal beyond 31 bits would be a Python object in the compiled form.
+        if low < 0:
+            high += 1
+        return high * 0x10000 * 0x10000 + low
+
+    @cython.ccall
+    def uvarint(self) -> cython.longlong:
+        """An unsigned variable-length number of at most 32 bits."""
+        value: cython.longlong = 0
+        shift: cython.int = 0
+        byte: cython.longlong
+        while shift < 35:
+            byte = self._octets[self.advance(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise MalformedRequestError(f"a number of more than five bytes before {self.position}")
+
+    def text(self, size: int) -> str:
+        """`size` bytes of UTF-8."""
+        start: cython.Py_ssize_t = self.advance(size)
+        try:
+            return str(self.data[start : start + size], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequestError(f"a string at {start} is not UTF-8") from error
+
+    def string(self, flexible: bool) -> str | None:
+        """A string or null, compact in flexible versions."""
+        size: int = self.uvarint() - 1 if flexible else self.int16()
+        return None if size < 0 else self.text(size)
+
+    def uuid(self) -> bytes:
+        """The 16 bytes of a topic id."""
+        start: cython.Py_ssize_t = self.advance(16)
+        return bytes(self.data[start : start + 16])
+
+    def length(self, flexible: bool) -> int:
+        """The length of bytes or of an array; -1 for null."""
+        size: int = self.uvarint() - 1 if flexible else self.int32()
+        return size
+
+    def array(self, flexible: bool, item_size: int) -> int:
+        """The length of an array whose items take at least `item_size` bytes; null counts as empty."""
+        length: cython.longlong = self.length(flexible)
+        if length > (self._end - self.position) // item_size:
+            raise MalformedRequestError(f"an array of {length} items at {self.position} in a frame of {self._end}")
+        return max(length, 0)
+
+    def tags(self, flexible: bool) -> None:
+        """Steps over the tagged fields that end every structure of a flexible version."""
+        if flexible:
+            for _ in range(self.uvarint()):
+                self.uvarint()
+                self.advance(self.uvarint())
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _address(view: memoryview) -> cython.p_uchar:
+    """The bytes behind a view: a C pointer when compiled, else the view itself. Both are indexed alike."""
+    if cython.compiled:
+        return cython.cast(cython.p_uchar, PyMemoryView_GET_BUFFER(view).buf)
+    else:  # noqa: RET505
+        return view
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _int32(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.longlong:
+    return ((data[at] ^ 0x80) - 0x80) * 0x1000000 + (data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3])
+
+
+def uvarint_bytes(value: int) -> bytes:
+    """`value` as an unsigned variable-length number."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string_bytes(value: str | None, flexible: bool) -> bytes:
+    """A string or null, compact in flexible versions."""
+    if value is None:
+        return b"\0" if flexible else b"\xff\xff"
+    data = value.encode()
+    return (uvarint_bytes(len(data) + 1) if flexible else len(data).to_bytes(2, "big")) + data
+
+
+def length_bytes(length: int, flexible: bool) -> bytes:
+    """The length of an array or of records."""
+    return uvarint_bytes(length + 1) if flexible else length.to_bytes(4, "big", signed=True)

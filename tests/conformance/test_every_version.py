@@ -1,0 +1,409 @@
+"""Every version of every served API: the same request to both brokers brings the same answer, field by field.
+
+Only what must differ is masked: names and ids given by chance, addresses, the moment, the words of errors.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from peers.apache import ApacheKafka
+from peers.headwater import HeadwaterProcess
+
+from .actions import (
+    APPEND,
+    BROKER_RESOURCE,
+    DELETE,
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+    Topic,
+    create_topic,
+    eventually,
+    fetch_topic,
+    new_producer,
+    produce_ok,
+    produce_values,
+    topic_configs,
+    unique_name,
+)
+from .batches import Record, batch
+from .wire import APIS, Wire, plain
+
+AT_MS = 1_700_000_000_000
+# Given by chance, by the machine or by the clock.
+VOLATILE = frozenset(
+    {
+        "cluster_id",
+        "port",
+        "producer_id",
+        "session_id",
+        "log_dir",
+        "total_bytes",
+        "usable_bytes",
+        "documentation",
+        "last_timestamp",
+    }
+)
+# Each broker has its own words for errors, and ours has some where Apache has none.
+WORDS = frozenset({"error_message", "batch_index_error_message"})
+
+Case = Callable[[Wire, int], Any]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    CASES[function.__name__] = function
+    return function
+
+
+def comparable(answer: Any, topic: Topic | None = None) -> Any:
+    """The answer with what may differ taken out."""
+    names = {topic.name: "<topic>", str(topic.id): "<topic id>"} if topic else {}
+    return _masked(plain(answer), names)
+
+
+def _masked(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _masked(inner, names)
+            for key, inner in value.items()
+            if key not in VOLATILE and key not in WORDS
+        }
+    if isinstance(value, list):
+        return [_masked(inner, names) for inner in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def timed_topic(wire: Wire) -> Topic:
+    topic = create_topic(wire)
+    for first in (0, 2):
+        records = (Record(key=b"k", value=b"%d" % n, timestamp_ms=AT_MS + n) for n in (first, first + 1))
+        produce_ok(wire, topic, batch(*records))
+    return topic
+
+
+@case
+def produce(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    answers = []
+    for records, acks in [(batch(b"v"), -1), (batch(b"w", b"x"), 1), (batch(b"y", crc=1), -1)]:
+        answers.append(wire.send("produce", version, **produce_values(topic, records, acks=acks)))
+    answers.append(wire.send("produce", version, **produce_values(topic, batch(b"v"), partition=9)))
+    return [comparable(answer, topic) for answer in answers]
+
+
+@case
+def fetch(wire: Wire, version: int) -> Any:
+    topic = timed_topic(wire)
+    limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": 10_000_000}
+    answers = [
+        wire.send("fetch", version, **limits, topics=[fetch_topic(topic, {0: offset})])
+        for offset in (0, 3, 4, 99)
+    ]
+    answers.append(
+        wire.send("fetch", version, **limits, isolation_level=1, topics=[fetch_topic(topic, {0: 0, 5: 0})])
+    )
+    return [comparable(answer, topic) for answer in answers]
+
+
+@case
+def list_offsets(wire: Wire, version: int) -> Any:
+    topic = timed_topic(wire)
+    answers = []
+    for timestamp in (EARLIEST, LATEST, AT_MS + 1, AT_MS - 5, AT_MS + 99, MAX_TIMESTAMP, -4, -5):
+        partitions = [{"partition_index": index, "timestamp": timestamp} for index in (0, 7)]
+        topics = [{"name": topic.name, "partitions": partitions}]
+        answer = wire.send("list_offsets", version, replica_id=-1, topics=topics, timeout=1000)
+        answers.append(comparable(answer, topic))
+        answers[-1]["topics"][0]["partitions"].sort(key=lambda found: found["partition_index"])
+    return answers
+
+
+@case
+def metadata(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    asked = [{"name": topic.name, "topic_id": None}]
+    if version >= 4:
+        asked.append({"name": "absent-topic", "topic_id": None})
+    answer = wire.send("metadata", version, topics=asked, allow_auto_topic_creation=False)
+    result = comparable(answer, topic)
+    result["topics"].sort(key=lambda found: found["name"])
+    return result
+
+
+@case
+def api_versions(wire: Wire, version: int) -> Any:
+    answer = wire.send("api_versions", version, client_software_name="wire", client_software_version="1.0")
+    served = {key: (low, high) for key, low, high in APIS.values()}
+    listed = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    # Apache lists Produce from 0 for the sake of old clients, although it takes it from 3 on.
+    return answer.error_code.name, {key: listed.get(key) for key in served}
+
+
+@case
+def create_topics(wire: Wire, version: int) -> Any:
+    taken = create_topic(wire)
+    name = unique_name()
+    entry = {"name": name, "num_partitions": 2, "replication_factor": 1}
+    entry["configs"] = [{"name": "flush.ms", "value": "5"}]
+    bad = {"name": "bad name", "num_partitions": 1, "replication_factor": 1}
+    again = {"name": taken.name, "num_partitions": 1, "replication_factor": 1}
+    answers = [
+        wire.send("create_topics", version, topics=[one], validate_only=trial, timeout=10_000)
+        for one, trial in [(entry, True), (entry, False), (bad, False), (again, False)]
+    ]
+    results = [comparable(answer, taken) for answer in answers]
+    for result in results:
+        for topic in result["topics"]:
+            topic["name"] = topic["name"].replace(name, "<new>")
+            topic.pop("topic_id", None)
+            # Which configs exist is compared elsewhere; here, that they are listed, and how a set one looks.
+            listed = topic.pop("configs", None)
+            topic["flush.ms"] = [config for config in listed or () if config["name"] == "flush.ms"]
+    return results
+
+
+@case
+def delete_topics(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    names = [topic.name, "absent-topic"]
+    asked: dict[str, Any] = {"topic_names": names}
+    if version >= 6:
+        asked = {"topics": [{"name": name, "topic_id": None} for name in names]}
+    result = comparable(wire.send("delete_topics", version, **asked, timeout=10_000), topic)
+    result["responses"].sort(key=lambda found: found["name"])
+    return result
+
+
+@case
+def delete_records(wire: Wire, version: int) -> Any:
+    topic = timed_topic(wire)
+    partitions = [{"partition_index": 0, "offset": 3}, {"partition_index": 6, "offset": 0}]
+    answer = wire.send(
+        "delete_records", version, topics=[{"name": topic.name, "partitions": partitions}], timeout=5000
+    )
+    result = comparable(answer, topic)
+    result["topics"][0]["partitions"].sort(key=lambda found: found["partition_index"])
+    return result
+
+
+@case
+def init_producer_id(wire: Wire, version: int) -> Any:
+    new_producer(wire)
+    return comparable(wire.send("init_producer_id", version, transactional_id=None, transaction_timeout=1000))
+
+
+@case
+def offset_for_leader_epoch(wire: Wire, version: int) -> Any:
+    topic = timed_topic(wire)
+    partitions = [{"partition": index, "leader_epoch": epoch} for index, epoch in ((0, 0), (5, 0))]
+    answers = [
+        wire.send(
+            "offset_for_leader_epoch",
+            version,
+            replica_id=-1,
+            topics=[{"topic": topic.name, "partitions": partitions}],
+        )
+    ]
+    return [comparable(answer, topic) for answer in answers]
+
+
+COMPARED_CONFIGS = (
+    "cleanup.policy",
+    "compression.type",
+    "flush.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "preallocate",
+    "segment.bytes",
+)
+
+
+@case
+def describe_configs(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire, configs={"flush.ms": "77"})
+    asked = {
+        "resource_type": TOPIC_RESOURCE,
+        "resource_name": topic.name,
+        "configuration_keys": COMPARED_CONFIGS,
+    }
+    absent = {"resource_type": TOPIC_RESOURCE, "resource_name": "absent-topic", "configuration_keys": None}
+    of_broker = {
+        "resource_type": BROKER_RESOURCE,
+        "resource_name": "1",
+        "configuration_keys": ["num.partitions", "message.max.bytes", "log.cleanup.policy"],
+    }
+    answer = wire.send(
+        "describe_configs",
+        version,
+        resources=[asked, absent, of_broker],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    result = comparable(answer, topic)
+    for found in result["results"]:
+        found["configs"].sort(key=lambda config: config["name"])
+    result["results"].sort(key=lambda found: (found["resource_type"], found["resource_name"]))
+    return result
+
+
+def alter_request(topic: Topic, *configs: Mapping[str, Any]) -> dict[str, Any]:
+    resources = [
+        {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configs": list(configs)}
+        for name in (topic.name, "absent-topic")
+    ]
+    return {"resources": resources, "validate_only": False}
+
+
+@case
+def alter_configs(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire, configs={"flush.ms": "77"})
+    answer = wire.send(
+        "alter_configs", version, **alter_request(topic, {"name": "segment.ms", "value": "12345"})
+    )
+    eventually(
+        lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change"
+    )
+    return comparable(answer, topic), own_configs(wire, topic)
+
+
+@case
+def incremental_alter_configs(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire, configs={"flush.ms": "77", "cleanup.policy": "compact"})
+    change = alter_request(
+        topic,
+        {"name": "segment.ms", "value": "12345", "config_operation": SET},
+        {"name": "flush.ms", "value": None, "config_operation": DELETE},
+        {"name": "cleanup.policy", "value": "delete", "config_operation": APPEND},
+    )
+    first = wire.send("incremental_alter_configs", version, **change)
+    eventually(
+        lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change"
+    )
+    minus = {"name": "cleanup.policy", "value": "compact", "config_operation": SUBTRACT}
+    second = wire.send("incremental_alter_configs", version, **alter_request(topic, minus))
+    eventually(
+        lambda: topic_configs(wire, topic.name, "cleanup.policy")["cleanup.policy"].value == "delete", "that"
+    )
+    results = [comparable(first, topic), comparable(second, topic)]
+    for result in results:
+        result["responses"].sort(key=lambda found: found["resource_name"])
+    return results, own_configs(wire, topic)
+
+
+def own_configs(wire: Wire, topic: Topic) -> dict[str, str]:
+    return {
+        name: entry.value
+        for name, entry in topic_configs(wire, topic.name).items()
+        if entry.config_source == 1
+    }
+
+
+@case
+def describe_log_dirs(wire: Wire, version: int) -> Any:
+    topic = timed_topic(wire)
+    asked = [{"topic": topic.name, "partitions": [0]}]
+    return comparable(wire.send("describe_log_dirs", version, topics=asked), topic)
+
+
+@case
+def create_partitions(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    answers = []
+    for name, count in [(topic.name, 3), (topic.name, 1), ("absent-topic", 2)]:
+        entry = {"name": name, "count": count, "assignments": None}
+        answers.append(
+            wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=True)
+        )
+        answers.append(
+            wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=False)
+        )
+    return [comparable(answer, topic) for answer in answers]
+
+
+@case
+def describe_cluster(wire: Wire, version: int) -> Any:
+    return comparable(wire.send("describe_cluster", version, include_cluster_authorized_operations=True))
+
+
+@case
+def describe_producers(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    producer_id, epoch = new_producer(wire)
+    produce_ok(wire, topic, batch(b"a", b"b", producer_id=producer_id, producer_epoch=epoch, base_sequence=0))
+    asked = [{"name": topic.name, "partition_indexes": [0, 3]}]
+    result = comparable(wire.send("describe_producers", version, topics=asked), topic)
+    result["topics"][0]["partitions"].sort(key=lambda found: found["partition_index"])
+    return result
+
+
+@case
+def describe_topic_partitions(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire, partitions=3)
+    asked = [{"name": topic.name}, {"name": "absent-topic"}]
+    return comparable(
+        wire.send("describe_topic_partitions", version, topics=asked, response_partition_limit=2), topic
+    )
+
+
+def differences(got: Any, expected: Any, path: str = "answer") -> list[str]:
+    """Where two answers differ, one line for each place."""
+    if isinstance(got, dict) and isinstance(expected, dict) and got.keys() == expected.keys():
+        return [line for key in expected for line in differences(got[key], expected[key], f"{path}.{key}")]
+    if isinstance(got, list | tuple) and isinstance(expected, list | tuple) and len(got) == len(expected):
+        pairs = enumerate(zip(got, expected, strict=True))
+        return [line for index, pair in pairs for line in differences(*pair, f"{path}[{index}]")]
+    return [] if got == expected else [f"{path}: got {got!r}, Apache says {expected!r}"]
+
+
+EVERY_VERSION = [
+    (api, version) for api, (_, oldest, newest) in APIS.items() for version in range(oldest, newest + 1)
+]
+
+
+def test_every_api_has_its_case() -> None:
+    assert set(CASES) == set(APIS)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
+def test_the_answer_is_apaches(
+    apache: ApacheKafka, headwater: HeadwaterProcess, api: str, version: int
+) -> None:
+    with Wire(headwater.bootstrap) as ours, Wire(apache.bootstrap) as theirs:
+        got, expected = CASES[api](ours, version), CASES[api](theirs, version)
+    assert "\n".join(differences(got, expected)) == ""
+
+
+def test_headwater_advertises_exactly_the_apis_it_serves(headwater: HeadwaterProcess) -> None:
+    with Wire(headwater.bootstrap) as wire:
+        answer = wire.send("api_versions", client_software_name="wire", client_software_version="1")
+        listed = {api.api_key for api in answer.api_keys}
+    assert listed == {key for key, _, _ in APIS.values()}
+
+
+@contextlib.contextmanager
+def connected(broker: Any) -> Iterator[Wire]:
+    with Wire(broker.bootstrap, timeout_s=5) as wire:
+        yield wire
+
+
+def test_unknown_topic_ids_look_alike(apache: ApacheKafka, headwater: HeadwaterProcess) -> None:
+    absent = Topic(name="absent-topic", id=uuid.UUID(int=12345))
+    answers = []
+    for broker in (apache, headwater):
+        with connected(broker) as wire:
+            fetched = wire.send("fetch", max_wait=0, min_bytes=0, topics=[fetch_topic(absent, {0: 0})])
+            produced = wire.send("produce", **produce_values(absent, batch(b"v")))
+            answers.append([comparable(fetched), comparable(produced)])
+    assert "\n".join(differences(answers[1], answers[0])) == ""
+    assert answers[0][0]["responses"][0]["partitions"][0]["error_code"] == ErrorCode.unknown_topic_id.name

@@ -1,0 +1,57 @@
+"""Tells when a Kafka broker answers, with nothing but a socket: no client's retries blur the moment."""
+
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+# Metadata version 1 for no topics: length, key 3, version 1, correlation id 1, no client id, an empty list.
+_METADATA_REQUEST = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
+
+
+class BrokerNotReadyError(Exception):
+    """The broker ended, or did not answer in time; the message holds the last lines of its log."""
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a broker there lists itself in its metadata, as it does once it takes requests."""
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.sendall(_METADATA_REQUEST)
+            answer = b""
+            while len(answer) < 12:
+                received = connection.recv(4096)
+                if not received:
+                    return False
+                answer += received
+    except OSError:
+        return False
+    (brokers,) = struct.unpack_from(">i", answer, 8)
+    return bool(brokers > 0)
+
+
+def wait_until_answering(
+    process: subprocess.Popen[bytes], host: str, port: int, *, log: Path, timeout_s: float = 60
+) -> None:
+    """Returns once the broker that runs as `process` answers; raises BrokerNotReadyError when it will not."""
+    deadline = time.monotonic() + timeout_s
+    while not answers(host, port):
+        if process.poll() is not None:
+            raise BrokerNotReadyError(f"the broker ended with {process.returncode}:\n{tail(log)}")
+        if time.monotonic() > deadline:
+            raise BrokerNotReadyError(f"no answer from {host}:{port} within {timeout_s} s:\n{tail(log)}")
+        time.sleep(0.05)
+
+
+def tail(log: Path, lines: int = 30) -> str:
+    """The last lines of a log file."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no log)"

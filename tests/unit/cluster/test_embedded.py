@@ -1,0 +1,123 @@
+"""The single broker's metadata: what was changed is there again, whatever ended the process."""
+
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.cluster.changes import (
+    BrokerConfigured,
+    Change,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    from_line,
+    to_line,
+)
+from headwater.cluster.embedded import FILE_NAME, DamagedJournalError, EmbeddedStore
+from headwater.cluster.image import ClusterImage, topic_name_problem
+
+NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
+CONFIGS = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy"]), st.text(max_size=5), max_size=2)
+CHANGES: st.SearchStrategy[Change] = st.one_of(
+    st.builds(TopicCreated, name=NAMES, topic_id=st.uuids(), partitions=st.integers(1, 9), configs=CONFIGS),
+    st.builds(TopicDeleted, name=NAMES, topic_id=st.uuids()),
+    st.builds(PartitionsAdded, name=NAMES, partitions=st.integers(1, 20)),
+    st.builds(TopicConfigured, name=NAMES, configs=CONFIGS),
+    st.builds(BrokerConfigured, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
+    st.builds(ProducerIdsReserved, next_producer_id=st.integers(0, 2**62)),
+)
+
+
+def reopened(folder: Path) -> ClusterImage:
+    store = EmbeddedStore(folder)
+    image = store.open()
+    store.close()
+    return image
+
+
+@given(changes=st.lists(CHANGES, max_size=20))
+def test_a_change_survives_its_line_and_an_image_its_changes(changes: list[Change]) -> None:
+    image = ClusterImage()
+    for change in changes:
+        assert from_line(to_line(change)) == change
+        image.apply(change)
+    again = ClusterImage()
+    for change in image.as_changes():
+        again.apply(change)
+    assert (again.topics, again.broker_configs, again.next_producer_id) == (
+        image.topics,
+        image.broker_configs,
+        image.next_producer_id,
+    )
+
+
+def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    store.open()
+    topic_id = uuid4()
+    store.append(TopicCreated(name="orders", topic_id=topic_id, partitions=3, configs={"retention.ms": "5"}))
+    store.append(PartitionsAdded(name="orders", partitions=4), ProducerIdsReserved(next_producer_id=1000))
+    store.close()
+    image = reopened(tmp_path)
+    assert image.topics["orders"] == TopicCreated(
+        name="orders", topic_id=topic_id, partitions=4, configs={"retention.ms": "5"}
+    )
+    assert image.next_producer_id == 1000
+
+
+def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    store.open()
+    store.append(TopicCreated(name="whole", topic_id=UUID(int=1), partitions=1))
+    store.append(TopicCreated(name="torn", topic_id=UUID(int=2), partitions=1))
+    store.close()
+    journal = tmp_path / FILE_NAME
+    data = journal.read_bytes()
+    first_line_end = data.index(b"\n") + 1
+    for cut in range(first_line_end, len(data)):
+        journal.write_bytes(data[:cut])
+        assert set(reopened(tmp_path).topics) == {"whole"}
+        assert journal.read_bytes() == data[:first_line_end]
+
+
+def test_damage_before_the_last_line_stops_the_start_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text('{"change":"topic-created"}\n{"change":"producer-ids-reserved"}\n')
+    with pytest.raises(DamagedJournalError, match=r"line 1: .*move it away"):
+        reopened(tmp_path)
+
+
+def test_a_long_journal_is_rewritten_short_with_the_same_meaning(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    store.open()
+    store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
+    store.append(*(ProducerIdsReserved(next_producer_id=number) for number in range(1200)))
+    store.rewrite_if_long()
+    store.append(TopicConfigured(name="kept", configs={"cleanup.policy": "compact"}))
+    store.close()
+    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 3
+    image = reopened(tmp_path)
+    assert image.topics["kept"].configs == {"cleanup.policy": "compact"}
+    assert image.next_producer_id == 1199
+
+
+@pytest.mark.parametrize("name", ["orders", "a", "A.b_c-9", "x" * 249, "..."])
+def test_good_topic_names(name: str) -> None:
+    assert topic_name_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "naïve", "a\n"])
+def test_bad_topic_names_come_with_a_reason(name: str) -> None:
+    assert topic_name_problem(name)
+
+
+def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+    image = ClusterImage()
+    image.apply(TopicCreated(name="a.b_c", topic_id=UUID(int=1), partitions=1))
+    assert image.colliding_topic("a_b.c") == "a.b_c"
+    assert image.colliding_topic("a.b_c") is None
+    assert image.colliding_topic("abc") is None
