@@ -3,7 +3,7 @@
 import socket
 import struct
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from headwater.protocol import records
 
@@ -90,6 +90,6 @@ def fetched(answer: bytes | None) -> tuple[int, int, bytes]:
     return error_code, high_watermark, answer[at + 30 : at + 30 + size]
 
 
-def batch_of(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **fields: int) -> bytes:
+def batch_of(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **fields: Any) -> bytes:
     """A record batch without keys."""
     return bytes(records.encode_batch([(None, value, (), timestamp_ms) for value in values], **fields))

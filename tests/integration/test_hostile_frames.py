@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -18,6 +19,9 @@ from hypothesis import strategies as st
 
 from headwater.testing import LocalBroker
 from integration.raw_client import API_VERSIONS_V0, RawClient, batch_of, fetch_body, produce_body, produced
+
+# The package re-exports these names without saying so, which strict typing does not take.
+admin_api: Any = confluent_kafka.admin
 
 
 class RecordingProxy:
@@ -80,15 +84,15 @@ def broker() -> Iterator[LocalBroker]:
 def record_confluent(bootstrap: str) -> None:
     """What librdkafka sends when it makes, describes, fills and reads a topic."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([confluent_kafka.admin.NewTopic("fuzz", 2, 1)]).values():
+    for future in admin.create_topics([admin_api.NewTopic("fuzz", 2, 1)]).values():
         future.result()
-    for future in admin.describe_configs([confluent_kafka.admin.ConfigResource("topic", "fuzz")]).values():
+    for future in admin.describe_configs([admin_api.ConfigResource("topic", "fuzz")]).values():
         future.result()
-    for future in admin.create_partitions([confluent_kafka.admin.NewPartitions("fuzz", 3)]).values():
+    for future in admin.create_partitions([admin_api.NewPartitions("fuzz", 3)]).values():
         future.result()
     admin.describe_cluster().result()
     partition = confluent_kafka.TopicPartition("fuzz", 0, 0)
-    admin.list_offsets({partition: confluent_kafka.admin.OffsetSpec.latest()})[partition].result()
+    admin.list_offsets({partition: admin_api.OffsetSpec.latest()})[partition].result()
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     producer.produce("fuzz", b"value", partition=0)
     producer.flush()
@@ -231,7 +235,7 @@ def test_a_good_request_behind_a_refused_one_is_not_looked_at(broker: LocalBroke
 
 def test_a_refused_batch_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    for future in admin.create_topics([confluent_kafka.admin.NewTopic("pristine", 1, 1)]).values():
+    for future in admin.create_topics([admin_api.NewTopic("pristine", 1, 1)]).values():
         future.result()
     good = batch_of(b"good")
     with RawClient(broker.bootstrap) as client:

@@ -9,7 +9,7 @@ Threads: one thread (the event loop's) appends, reads, rolls, truncates and look
 running flush.
 """
 
-import os.path
+import posixpath
 import secrets
 import threading
 from bisect import bisect_right
@@ -549,7 +549,7 @@ class Log:
                 self._folder_changed = True
                 raise
         if self._is_new:
-            self.fs.sync_dir(os.path.dirname(self.path))
+            self.fs.sync_dir(posixpath.dirname(self.path))
             self._is_new = False
 
     def close(self) -> None:

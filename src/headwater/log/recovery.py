@@ -6,7 +6,7 @@ dropped. Old segments are never cut here.
 """
 
 import logging
-import os.path
+import posixpath
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -109,7 +109,7 @@ class _Loader:
         now_ms: int,
         expiration_ms: int,
     ) -> None:
-        name = os.path.basename(path)
+        name = posixpath.basename(path)
         topic, _, partition = name.rpartition("-")
         self.topic_partition = TopicPartition(topic, int(partition))
         self.files = files

@@ -116,7 +116,8 @@ class Cursor:
         length: cython.longlong = self.length(flexible)
         if length > (self._end - self.position) // item_size:
             raise MalformedRequestError(f"an array of {length} items at {self.position} in a frame of {self._end}")
-        return max(length, 0)
+        count: int = max(length, 0)
+        return count
 
     def tags(self, flexible: bool) -> None:
         """Steps over the tagged fields that end every structure of a flexible version."""

@@ -21,9 +21,7 @@ def loaded_modules(*arguments: str) -> set[str]:
         "from headwater.cli.main import main\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     return set(done.stdout.split())
 
 
@@ -32,9 +30,7 @@ def test_starting_a_broker_loads_neither_typer_nor_rich_nor_the_client(tmp_path:
     locked.write_text("")  # a data dir that cannot be one, so that the broker refuses and ends
     modules = loaded_modules("up", "--port", "0", "--data", str(locked))
     assert "headwater.broker.app" in modules
-    assert not {
-        name for name in modules if name.split(".")[0] in ("typer", "click", "rich", "pydantic", "hypothesis")
-    }
+    assert not {name for name in modules if name.split(".")[0] in ("typer", "click", "rich", "pydantic", "hypothesis")}
     assert not {name for name in modules if name.startswith("headwater.client")}
 
 
@@ -47,9 +43,7 @@ def test_a_command_loads_no_other() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_in_plain_text_when_piped(command: str) -> None:
-    done = subprocess.run(
-        [HEADWATER, command, "--help"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([HEADWATER, command, "--help"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: headwater {command}")
     assert "\x1b" not in done.stdout
@@ -96,9 +90,7 @@ def test_completion_knows_commands_and_options() -> None:
         }
         if not words.endswith(" "):
             environment["COMP_CWORD"] = str(len(words.split()) - 1)
-        done = subprocess.run(
-            [HEADWATER], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = subprocess.run([HEADWATER], env=environment, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout.split()
 
     assert completed("headwater to") == ["topics"]

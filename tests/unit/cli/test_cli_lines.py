@@ -109,9 +109,7 @@ def test_batches_stay_below_the_limit_unless_one_record_is_larger(sizes: list[in
         st.tuples(
             st.none() | st.binary(max_size=200),
             st.none() | st.binary(max_size=200),
-            st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3).map(
-                tuple
-            ),
+            st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3).map(tuple),
             st.just(NOW),
         ),
         min_size=1,

@@ -43,8 +43,7 @@ def test_columns_come_in_the_console_consumers_order() -> None:
     everything = Columns(timestamp=True, partition=True, offset=True, headers=True, key=True)
     formatter = columns(everything, b"\t", b"null", b"\n")
     assert (
-        formatter(OneRecord(), ORIGIN)
-        == b"CreateTime:1700000000000\tPartition:3\tOffset:5\ta:1,b:null\tkey\tvalue\n"
+        formatter(OneRecord(), ORIGIN) == b"CreateTime:1700000000000\tPartition:3\tOffset:5\ta:1,b:null\tkey\tvalue\n"
     )
     appended = Origin(topic="orders", partition=3, log_append_time=True)
     bare = formatter(OneRecord(headers=(), key=None, value=None), appended)

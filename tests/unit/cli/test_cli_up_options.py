@@ -80,9 +80,7 @@ def test_the_file_decides_over_defaults_and_the_command_line_over_the_file(
         ("/file",),
         3,
     )
-    over_it = config(
-        tmp_path, monkeypatch, config=str(file), port=99, data="/mine", settings=("num.partitions=5",)
-    )
+    over_it = config(tmp_path, monkeypatch, config=str(file), port=99, data="/mine", settings=("num.partitions=5",))
     assert (listener(over_it), over_it.log_dirs, over_it.num_partitions) == (
         "PLAINTEXT://127.0.0.1:99",
         ("/mine",),
@@ -103,9 +101,7 @@ def test_an_ipv6_host_gets_its_brackets(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("setting", ["novalue", "=3", "num.partition=3"])
-def test_a_bad_setting_is_a_config_error(
-    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_setting_is_a_config_error(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError):
         config(tmp_path, monkeypatch, settings=(setting,))
 

@@ -84,9 +84,7 @@ async def test_requests_go_out_in_the_highest_version_both_speak_and_missing_api
         brokers, controller, topics = struct.pack(">i", 0), struct.pack(">i", 7), struct.pack(">i", 0)
         return struct.pack(">i", correlation_id) + brokers + controller + topics
 
-    request = MetadataRequest(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     async with server(answer) as address:
         connection = await Connection.open(address, client_id="test")
         metadata = await connection.send(request, MetadataResponse, timeout_s=5)
@@ -136,9 +134,7 @@ async def test_a_connection_that_dies_fails_every_waiting_request() -> None:
     def answer(key: int, version: int, correlation_id: int) -> bytes | None:
         return versions_v0(correlation_id, ErrorCode.unsupported_version, (3, 0, 1)) if key == 18 else None
 
-    request = MetadataRequest(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     async with server(answer) as address:
         connection = await Connection.open(address, client_id="test")
         answers = [await connection.submit(request, MetadataResponse, timeout_s=5) for _ in range(3)]
@@ -153,9 +149,7 @@ async def test_a_broker_that_falls_silent_fails_the_late_request_and_those_behin
     def answer(key: int, version: int, correlation_id: int) -> bytes | None:
         return versions_v0(correlation_id, ErrorCode.unsupported_version, (3, 0, 1)) if key == 18 else SILENCE
 
-    request = MetadataRequest(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     async with server(answer) as address:
         connection = await Connection.open(address, client_id="test")
         answers = [await connection.submit(request, MetadataResponse, timeout_s=0.2) for _ in range(2)]

@@ -54,13 +54,7 @@ def test_without_a_list_of_aborted_ones_only_markers_are_hidden() -> None:
 
 
 def test_an_aborted_transaction_is_hidden_up_to_its_marker_and_no_further() -> None:
-    log = (
-        batch(0, 7, b"no")
-        + batch(1, 7, b"no")
-        + marker(2, 7, ABORT)
-        + batch(3, 7, b"yes")
-        + marker(4, 7, COMMIT)
-    )
+    log = batch(0, 7, b"no") + batch(1, 7, b"no") + marker(2, 7, ABORT) + batch(3, 7, b"yes") + marker(4, 7, COMMIT)
     assert seen(log, aborted(7, 0)) == [3]
 
 

@@ -63,28 +63,18 @@ def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int
     )
 
 
-def append(
-    log: Log, *batches: bytearray, leader_epoch: int = 0, now_ms: int = NOW_MS, **options: Any
-) -> AppendInfo:
+def append(log: Log, *batches: bytearray, leader_epoch: int = 0, now_ms: int = NOW_MS, **options: Any) -> AppendInfo:
     """Append batches in one go, checked as a broker checks them."""
     buffer = memoryview(bytearray(b"".join(batches)))
     headers = check_batches(buffer, 0, len(buffer))
-    return log.append_as_leader(
-        buffer, 0, len(buffer), headers, leader_epoch=leader_epoch, now_ms=now_ms, **options
-    )
+    return log.append_as_leader(buffer, 0, len(buffer), headers, leader_epoch=leader_epoch, now_ms=now_ms, **options)
 
 
-def records_from(
-    log: Log, offset: int, max_bytes: int = 1 << 20, up_to_offset: int | None = None
-) -> list[Record]:
+def records_from(log: Log, offset: int, max_bytes: int = 1 << 20, up_to_offset: int | None = None) -> list[Record]:
     """The records of the whole batches of one read."""
     up_to = log.log_end_offset if up_to_offset is None else up_to_offset
     content = log.read(offset, max_bytes, up_to_offset=up_to).read()
-    return [
-        record
-        for header in scan_headers(content, 0, len(content))
-        for record in decode_records(content, header)
-    ]
+    return [record for header in scan_headers(content, 0, len(content)) for record in decode_records(content, header)]
 
 
 def all_records(log: Log) -> list[tuple[int, bytes | None]]:

@@ -120,9 +120,7 @@ def test_a_slice_stays_readable_after_its_segment_was_deleted(tmp_path: Path) ->
     ],
     ids=["size", "time between first and new batch", "full index"],
 )
-def test_a_segment_rolls_by(
-    tmp_path: Path, settings: dict[str, int], batches: list[bytearray], segments: int
-) -> None:
+def test_a_segment_rolls_by(tmp_path: Path, settings: dict[str, int], batches: list[bytearray], segments: int) -> None:
     log = open_log(tmp_path, topic_config(**settings))
     rolled = [append(log, each).rolled for each in batches]
     assert len(log.segments) == segments

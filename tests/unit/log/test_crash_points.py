@@ -187,6 +187,4 @@ def test_flushes_in_a_thread_while_the_loop_appends_and_reads(tmp_path: Path) ->
     expected = all_records(log)
     point, start = log.recovery_point, log.log_start_offset
     log.abandon()
-    assert (
-        all_records(open_log(tmp_path, clean=False, recovery_point=point, log_start_offset=start)) == expected
-    )
+    assert all_records(open_log(tmp_path, clean=False, recovery_point=point, log_start_offset=start)) == expected

@@ -65,9 +65,7 @@ def test_the_entry_before_an_offset_is_found(steps: list[tuple[int, int]], targe
         assert index.first_offset_beyond(target) == (beyond[0] if beyond else None)
     if targets:
         index.truncate_to(targets[0])
-        assert list(zip(index.offsets, index.positions, strict=True)) == [
-            e for e in entries if e[0] < targets[0]
-        ]
+        assert list(zip(index.offsets, index.positions, strict=True)) == [e for e in entries if e[0] < targets[0]]
 
 
 def test_a_cut_index_leaves_no_old_entries_in_its_file(tmp_path: Path) -> None:

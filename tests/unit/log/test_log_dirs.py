@@ -75,9 +75,7 @@ def test_the_files_of_a_log_dir_are_apaches(tmp_path: Path) -> None:
     dirs.logs[TopicPartition("orders", 0)].delete_records_before(7)
     dirs.close({TopicPartition("orders", 0): 30})
     folder = tmp_path / "a"
-    properties = dict(
-        line.split("=") for line in (folder / "meta.properties").read_text().splitlines() if "=" in line
-    )
+    properties = dict(line.split("=") for line in (folder / "meta.properties").read_text().splitlines() if "=" in line)
     assert properties["version"] == "1"
     assert properties["node.id"] == "1"
     assert properties["cluster.id"] == "4L6g3nShT-eMCtK--X86sw"
@@ -86,9 +84,7 @@ def test_the_files_of_a_log_dir_are_apaches(tmp_path: Path) -> None:
     assert (folder / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
     assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 30\n"
     assert json.loads((folder / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": -1}
-    assert (
-        folder / "orders-0/partition.metadata"
-    ).read_text() == "version: 0\ntopic_id: XSbrcQ1HS9CS8CTV4RA8HQ"
+    assert (folder / "orders-0/partition.metadata").read_text() == "version: 0\ntopic_id: XSbrcQ1HS9CS8CTV4RA8HQ"
     assert (folder / "orders-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 7\n"
 
 
@@ -125,10 +121,7 @@ def test_all_partitions_recover_after_a_crash(tmp_path: Path) -> None:
     )
     first_segments = {log.segments[0].size for log in again.logs.values()}
     assert len(first_segments) == 1
-    assert all(
-        log.log_end_offset == log.segments[0].base_offset + len(all_records(log))
-        for log in again.logs.values()
-    )
+    assert all(log.log_end_offset == log.segments[0].base_offset + len(all_records(log)) for log in again.logs.values())
     assert steps[-1] == (20, 20)
     again.close()
 

@@ -186,9 +186,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.abandon()
         with open(self.log.segments[-1].path, "ab") as file:
             file.write(torn)
-        self.log = open_log(
-            self.folder, CONFIG, clean=False, recovery_point=point, log_start_offset=self.model.start
-        )
+        self.log = open_log(self.folder, CONFIG, clean=False, recovery_point=point, log_start_offset=self.model.start)
 
     @invariant()
     def same_records(self) -> None:

@@ -51,9 +51,7 @@ def test_only_aborted_transactions_that_overlap_are_listed(tmp_path: Path) -> No
     sequences = dict.fromkeys((1, 2), 0)
     for index in range(12):
         producer_id = 1 + index % 2
-        append(
-            log, batch([bytes(100)], producer=(producer_id, 0, sequences[producer_id]), transactional=True)
-        )
+        append(log, batch([bytes(100)], producer=(producer_id, 0, sequences[producer_id]), transactional=True))
         sequences[producer_id] += 1
         append(log, marker(producer_id, 0, commit=index % 3 == 0))
     aborted = [(1 + index % 2, 2 * index) for index in range(12) if index % 3]

@@ -105,7 +105,7 @@ def test_the_next_request_waits_until_a_pending_reply_has_left() -> None:
 
         def handle(connection: Connection, frame: memoryview) -> Any:
             seen.append(bytes(frame))
-            if frame == b"wait":
+            if bytes(frame) == b"wait":
                 waiting.append(connection)
                 return PENDING
             return framed(bytes(frame))

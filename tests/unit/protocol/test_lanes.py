@@ -1,7 +1,9 @@
 """The byte lanes of Produce and Fetch against kio, version by version: same bytes, same meaning."""
 
 import io
+import typing
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ FETCH_VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
 
 
 def nested(entity: type[Any], field: str) -> type[Any]:
-    found = messages._entity_in(__import__("typing").get_type_hints(entity)[field])
+    found = messages._entity_in(typing.get_type_hints(entity)[field])
     assert found is not None
     return found
 
@@ -42,7 +44,7 @@ def produce_request(version: int, records: list[bytes | None]) -> memoryview:
     partition_type = nested(topic_type, "partition_data")
     partitions = tuple(partition_type(index=index, records=data) for index, data in enumerate(records))
     topic = known(topic_type, name="orders", topic_id=TOPIC_ID, partition_data=partitions)
-    timeout = messages._kafka_types.i32Timedelta.parse(__import__("datetime").timedelta(milliseconds=1500))
+    timeout = timedelta(milliseconds=1500)
     return encoded(request_type(transactional_id=None, acks=-1, timeout=timeout, topic_data=(topic,)))
 
 
@@ -55,7 +57,7 @@ def fetch_request(version: int) -> memoryview:
         log_start_offset=5, partition_max_bytes=1048576,
     )  # fmt: skip
     values: dict[str, Any] = {
-        "replica_id": -1, "max_wait": __import__("datetime").timedelta(milliseconds=500), "min_bytes": 1,
+        "replica_id": -1, "max_wait": timedelta(milliseconds=500), "min_bytes": 1,
         "max_bytes": 52428800, "isolation_level": 1, "session_id": 42, "session_epoch": 9,
         "topics": (known(topic_type, topic="orders", topic_id=TOPIC_ID, partitions=(partition,)),),
         "rack_id": "r1",

@@ -1,6 +1,7 @@
 """The bridge between versions: what every handler relies on."""
 
 import dataclasses
+import typing
 from typing import Any
 
 import pytest
@@ -24,8 +25,7 @@ def test_the_table_knows_which_versions_are_flexible(api: Api, version: int) -> 
 def test_every_request_can_be_turned_into_the_newest_one(api: Api, version: int) -> None:
     old, newest = messages.request_type(api.key, version), messages.request_type(api.key, api.max_version)
     fields: dict[str, Any] = {
-        field.name: messages._zero(__import__("typing").get_type_hints(old)[field.name])
-        for field in dataclasses.fields(old)
+        field.name: messages._zero(typing.get_type_hints(old)[field.name]) for field in dataclasses.fields(old)
     }
     converted = messages.convert(old(**fields), newest)
     assert type(converted) is newest
