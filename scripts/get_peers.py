@@ -1,8 +1,8 @@
 """Puts the peers of tests and benchmarks in place: a Java, kcat, and Apache Kafka's jars under `.peers/`.
 
 Run it as often as you like: what is there already is left alone. As root on Debian it installs what is
-missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; tests that
-need it are then skipped (or fail, where HEADWATER_REQUIRE_PEERS=1 asks for all of them).
+missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; the tests
+of that peer are then skipped (or fail, where HEADWATER_REQUIRE_PEERS=1 asks for all of them).
 """
 
 import importlib.util
@@ -66,9 +66,7 @@ def get_kcat() -> None:
     if shutil.which("kcat") is None:
         apt_install("kcat")
     if shutil.which("kcat") is None:
-        raise PeerMissingError(
-            "no kcat is here: install it (Debian: apt-get install kcat), then run this again"
-        )
+        raise PeerMissingError("no kcat is here: install it (Debian: apt-get install kcat), then run this again")
 
 
 def get_kafka() -> None:
@@ -137,8 +135,7 @@ def ivy_command(java: Path, ivy: Path, scratch: Path, destination: Path) -> list
     """One resolution for all coordinates, so that no library comes in two versions."""
     module = scratch / "ivy.xml"
     wanted = "\n".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-        " conf='default->default'/>"
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)} conf='default->default'/>"
         for group, name, version in COORDINATES
     )
     module.write_text(

@@ -98,9 +98,7 @@ def produce(
     return answer.responses[0].partition_responses[0]
 
 
-def produce_values(
-    topic: Topic, records: bytes | None, *, partition: int = 0, acks: int = -1
-) -> dict[str, Any]:
+def produce_values(topic: Topic, records: bytes | None, *, partition: int = 0, acks: int = -1) -> dict[str, Any]:
     """A Produce request for one partition, for any version."""
     data = {"index": partition, "records": records}
     entry = {"name": topic.name, "topic_id": topic.id, "partition_data": [data]}
@@ -157,17 +155,14 @@ def fetch_topic(topic: Topic, offsets: Mapping[int, int], **more: Any) -> dict[s
         "topic": topic.name,
         "topic_id": topic.id,
         "partitions": [
-            {"partition": partition, "fetch_offset": offset, **limits}
-            for partition, offset in offsets.items()
+            {"partition": partition, "fetch_offset": offset, **limits} for partition, offset in offsets.items()
         ],
     }
 
 
 def fetch_all(wire: Wire, topic: Topic, *, partition: int = 0, offset: int = 0) -> bytes:
     """All bytes of a partition from this offset's batch on, up to the end of the log."""
-    return bytes(
-        fetch(wire, topic, offset, partition=partition, partition_max_bytes=50_000_000).records or b""
-    )
+    return bytes(fetch(wire, topic, offset, partition=partition, partition_max_bytes=50_000_000).records or b"")
 
 
 def list_offsets(
@@ -224,19 +219,13 @@ def alter_incrementally(
     version: int | None = None,
 ) -> Any:
     """IncrementalAlterConfigs for one resource, each change as (config, operation, value)."""
-    configs = [
-        {"name": key, "config_operation": operation, "value": value} for key, operation, value in changes
-    ]
+    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resource = {"resource_type": resource_type, "resource_name": name, "configs": configs}
-    answer = wire.send(
-        "incremental_alter_configs", version, resources=[resource], validate_only=validate_only
-    )
+    answer = wire.send("incremental_alter_configs", version, resources=[resource], validate_only=validate_only)
     return answer.responses[0]
 
 
-def wait_for_config(
-    wire: Wire, name: str, config: str, value: str, *, resource_type: int = TOPIC_RESOURCE
-) -> None:
+def wait_for_config(wire: Wire, name: str, config: str, value: str, *, resource_type: int = TOPIC_RESOURCE) -> None:
     """Waits until DescribeConfigs shows this value."""
     eventually(
         lambda: describe_configs(wire, resource_type, name, config)[config].value == value,

@@ -11,16 +11,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from .actions import create_topic, fetch_all, unique_name, wait_for_config, wait_for_partitions
-from .batches import read_batches
+from .batches import AN_HOUR_AGO_MS, read_batches
 from .conftest import Broker
 from .wire import Wire
 
 Acks = int | str
 
 
-async def send_all(
-    broker: Broker, topic: str, messages: Iterable[dict[str, Any]], **settings: Any
-) -> list[Any]:
+async def send_all(broker: Broker, topic: str, messages: Iterable[dict[str, Any]], **settings: Any) -> list[Any]:
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=5, **settings) as producer:
         futures = [await producer.send(topic, **message) for message in messages]
         return list(await asyncio.gather(*futures))
@@ -57,10 +55,10 @@ def test_keys_nulls_headers_and_timestamps(broker: Broker, wire: Wire) -> None:
             "key": b"k",
             "value": b"v",
             "headers": [("a", b"1"), ("a", b"2")],
-            "timestamp_ms": 1_700_000_000_000,
+            "timestamp_ms": AN_HOUR_AGO_MS,
         },
-        {"key": b"only a key", "value": None, "timestamp_ms": 1_700_000_000_001},
-        {"key": None, "value": b"", "timestamp_ms": 1_600_000_000_000},
+        {"key": b"only a key", "value": None, "timestamp_ms": AN_HOUR_AGO_MS + 1},
+        {"key": None, "value": b"", "timestamp_ms": AN_HOUR_AGO_MS - 5000},
     ]
 
     async def go() -> list[Any]:
@@ -100,13 +98,13 @@ def test_offsets(broker: Broker, wire: Wire) -> None:
     partition = TopicPartition(topic.name, 0)
 
     async def go() -> tuple[Any, Any, Any]:
-        messages = [{"value": b"v", "timestamp_ms": 1_700_000_000_000 + n * 1000} for n in range(10)]
+        messages = [{"value": b"v", "timestamp_ms": AN_HOUR_AGO_MS + n * 1000} for n in range(10)]
         await send_all(broker, topic.name, messages)
         async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap) as consumer:
             return (
                 await consumer.beginning_offsets([partition]),
                 await consumer.end_offsets([partition]),
-                await consumer.offsets_for_times({partition: 1_700_000_004_500}),
+                await consumer.offsets_for_times({partition: AN_HOUR_AGO_MS + 4500}),
             )
 
     beginning, end, by_time = asyncio.run(go())

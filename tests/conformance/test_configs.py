@@ -86,9 +86,7 @@ def test_values_say_where_they_come_from(wire: Wire, topic: Topic) -> None:
 
 def test_synonyms_are_listed_from_the_nearest_to_the_default(wire: Wire, topic: Topic) -> None:
     synonyms = topic_configs(wire, topic.name, "max.message.bytes")["max.message.bytes"].synonyms
-    assert [(one.name, one.value, one.source) for one in synonyms] == [
-        ("message.max.bytes", "1048588", FROM_DEFAULT)
-    ]
+    assert [(one.name, one.value, one.source) for one in synonyms] == [("message.max.bytes", "1048588", FROM_DEFAULT)]
     synonyms = topic_configs(wire, topic.name, "cleanup.policy")["cleanup.policy"].synonyms
     assert [(one.name, one.value, one.source) for one in synonyms] == [
         ("cleanup.policy", "compact,delete", FROM_TOPIC),
@@ -109,9 +107,7 @@ def test_synonyms_are_listed_from_the_nearest_to_the_default(wire: Wire, topic: 
         ("max.message.bytes", INT, "1048588"),
     ],
 )
-def test_types_values_and_documentation(
-    wire: Wire, topic: Topic, config: str, type_id: int, value: str
-) -> None:
+def test_types_values_and_documentation(wire: Wire, topic: Topic, config: str, type_id: int, value: str) -> None:
     entry = topic_configs(wire, topic.name, config)[config]
     assert (entry.config_type, entry.value) == (type_id, value)
     assert len(entry.documentation) > 20
@@ -207,21 +203,13 @@ def test_trap_append_and_subtract_change_a_list(wire: Wire) -> None:
 
 def test_trap_appending_what_is_there_and_subtracting_what_is_not_changes_nothing(wire: Wire) -> None:
     topic = create_topic(wire)
-    assert (
-        alter_incrementally(wire, topic.name, ("cleanup.policy", APPEND, "delete")).error_code
-        is ErrorCode.none
-    )
-    assert (
-        alter_incrementally(wire, topic.name, ("cleanup.policy", SUBTRACT, "compact")).error_code
-        is ErrorCode.none
-    )
+    assert alter_incrementally(wire, topic.name, ("cleanup.policy", APPEND, "delete")).error_code is ErrorCode.none
+    assert alter_incrementally(wire, topic.name, ("cleanup.policy", SUBTRACT, "compact")).error_code is ErrorCode.none
     assert topic_configs(wire, topic.name, "cleanup.policy")["cleanup.policy"].value == "delete"
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_trap_append_and_subtract_are_refused_where_there_is_no_list(
-    wire: Wire, topic: Topic, operation: int
-) -> None:
+def test_trap_append_and_subtract_are_refused_where_there_is_no_list(wire: Wire, topic: Topic, operation: int) -> None:
     answer = alter_incrementally(wire, topic.name, ("retention.ms", operation, "5"))
     assert answer.error_code is ErrorCode.invalid_config
     assert answer.error_message
@@ -275,9 +263,7 @@ def test_deleting_a_config_that_is_not_set_is_no_error(wire: Wire, topic: Topic)
 
 def test_a_change_takes_effect_at_once(wire: Wire, topic: Topic) -> None:
     assert produce(wire, topic, batch(bytes(100))).error_code is ErrorCode.invalid_record, "it compacts"
-    alter_incrementally(
-        wire, topic.name, ("cleanup.policy", SET, "delete"), ("max.message.bytes", SET, "150")
-    )
+    alter_incrementally(wire, topic.name, ("cleanup.policy", SET, "delete"), ("max.message.bytes", SET, "150"))
     eventually(lambda: produce(wire, topic, batch(bytes(10))).error_code is ErrorCode.none, "the new policy")
     assert produce(wire, topic, batch(bytes(200))).error_code is ErrorCode.message_too_large
 
@@ -300,18 +286,13 @@ def test_alter_configs_can_be_tried_and_refuses_bad_values(wire: Wire, topic: To
     assert alter(wire, topic.name, {"flush.ms": "777"}, validate_only=True).error_code is ErrorCode.none
     assert alter(wire, topic.name, {"flush.ms": "x"}).error_code is ErrorCode.invalid_config
     assert alter(wire, topic.name, {"no.such.config": "x"}).error_code is ErrorCode.invalid_config
-    assert (
-        alter(wire, unique_name("absent"), {"flush.ms": "1"}).error_code
-        is ErrorCode.unknown_topic_or_partition
-    )
+    assert alter(wire, unique_name("absent"), {"flush.ms": "1"}).error_code is ErrorCode.unknown_topic_or_partition
     assert topic_configs(wire, topic.name, "retention.ms")["retention.ms"].value == "1000000"
 
 
 def test_a_dynamic_config_of_the_broker_is_changed_and_deleted(wire: Wire, node: str) -> None:
     topic = create_topic(wire)
-    set_ = alter_incrementally(
-        wire, node, ("log.retention.ms", SET, "123456789"), resource_type=BROKER_RESOURCE
-    )
+    set_ = alter_incrementally(wire, node, ("log.retention.ms", SET, "123456789"), resource_type=BROKER_RESOURCE)
     assert set_.error_code is ErrorCode.none, set_
     wait_for_config(wire, node, "log.retention.ms", "123456789", resource_type=BROKER_RESOURCE)
     entry = describe_configs(wire, BROKER_RESOURCE, node, "log.retention.ms")["log.retention.ms"]
@@ -323,9 +304,7 @@ def test_a_dynamic_config_of_the_broker_is_changed_and_deleted(wire: Wire, node:
     assert gone.error_code is ErrorCode.none
     eventually(
         lambda: (
-            describe_configs(wire, BROKER_RESOURCE, node, "log.retention.ms")[
-                "log.retention.ms"
-            ].config_source
+            describe_configs(wire, BROKER_RESOURCE, node, "log.retention.ms")["log.retention.ms"].config_source
             == FROM_DEFAULT
         ),
         "the deletion",
@@ -340,9 +319,7 @@ def test_a_default_for_all_brokers_stands_behind_the_brokers_own(wire: Wire, nod
     of_cluster = describe_configs(wire, BROKER_RESOURCE, "")
     assert of_cluster["log.flush.interval.ms"].value == "5555555"
     alter_incrementally(wire, "", ("log.flush.interval.ms", DELETE, None), resource_type=BROKER_RESOURCE)
-    eventually(
-        lambda: "log.flush.interval.ms" not in describe_configs(wire, BROKER_RESOURCE, ""), "the deletion"
-    )
+    eventually(lambda: "log.flush.interval.ms" not in describe_configs(wire, BROKER_RESOURCE, ""), "the deletion")
 
 
 def test_a_read_only_config_of_the_broker_cannot_be_changed(wire: Wire, node: str) -> None:

@@ -23,9 +23,7 @@ def topic(wire: Wire) -> Topic:
 def delete(wire: Wire, name: str, offsets: Mapping[int, int]) -> dict[int, tuple[ErrorCode, int]]:
     partitions = [{"partition_index": index, "offset": offset} for index, offset in offsets.items()]
     answer = wire.send("delete_records", topics=[{"name": name, "partitions": partitions}], timeout=10_000)
-    return {
-        part.partition_index: (part.error_code, part.low_watermark) for part in answer.topics[0].partitions
-    }
+    return {part.partition_index: (part.error_code, part.low_watermark) for part in answer.topics[0].partitions}
 
 
 def test_records_before_the_offset_are_gone(wire: Wire, topic: Topic) -> None:
@@ -48,9 +46,7 @@ def test_the_start_never_goes_back(wire: Wire, topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("offset", [10, -2])
-def test_an_offset_beyond_the_end_or_below_minus_1_is_out_of_range(
-    wire: Wire, topic: Topic, offset: int
-) -> None:
+def test_an_offset_beyond_the_end_or_below_minus_1_is_out_of_range(wire: Wire, topic: Topic, offset: int) -> None:
     assert delete(wire, topic.name, {0: offset}) == {0: (ErrorCode.offset_out_of_range, -1)}
     assert list_offset(wire, topic, EARLIEST).offset == 0
 

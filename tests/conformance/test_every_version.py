@@ -34,10 +34,9 @@ from .actions import (
     topic_configs,
     unique_name,
 )
-from .batches import Record, batch
+from .batches import AN_HOUR_AGO_MS, Record, batch
 from .wire import APIS, Wire, plain
 
-AT_MS = 1_700_000_000_000
 # Given by chance, by the machine or by the clock.
 VOLATILE = frozenset(
     {
@@ -72,11 +71,7 @@ def comparable(answer: Any, topic: Topic | None = None) -> Any:
 
 def _masked(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
-        return {
-            key: _masked(inner, names)
-            for key, inner in value.items()
-            if key not in VOLATILE and key not in WORDS
-        }
+        return {key: _masked(inner, names) for key, inner in value.items() if key not in VOLATILE and key not in WORDS}
     if isinstance(value, list):
         return [_masked(inner, names) for inner in value]
     return names.get(value, value) if isinstance(value, str) else value
@@ -85,7 +80,7 @@ def _masked(value: Any, names: Mapping[str, str]) -> Any:
 def timed_topic(wire: Wire) -> Topic:
     topic = create_topic(wire)
     for first in (0, 2):
-        records = (Record(key=b"k", value=b"%d" % n, timestamp_ms=AT_MS + n) for n in (first, first + 1))
+        records = (Record(key=b"k", value=b"%d" % n, timestamp_ms=AN_HOUR_AGO_MS + n) for n in (first, first + 1))
         produce_ok(wire, topic, batch(*records))
     return topic
 
@@ -105,12 +100,9 @@ def fetch(wire: Wire, version: int) -> Any:
     topic = timed_topic(wire)
     limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": 10_000_000}
     answers = [
-        wire.send("fetch", version, **limits, topics=[fetch_topic(topic, {0: offset})])
-        for offset in (0, 3, 4, 99)
+        wire.send("fetch", version, **limits, topics=[fetch_topic(topic, {0: offset})]) for offset in (0, 3, 4, 99)
     ]
-    answers.append(
-        wire.send("fetch", version, **limits, isolation_level=1, topics=[fetch_topic(topic, {0: 0, 5: 0})])
-    )
+    answers.append(wire.send("fetch", version, **limits, isolation_level=1, topics=[fetch_topic(topic, {0: 0, 5: 0})]))
     return [comparable(answer, topic) for answer in answers]
 
 
@@ -118,7 +110,16 @@ def fetch(wire: Wire, version: int) -> Any:
 def list_offsets(wire: Wire, version: int) -> Any:
     topic = timed_topic(wire)
     answers = []
-    for timestamp in (EARLIEST, LATEST, AT_MS + 1, AT_MS - 5, AT_MS + 99, MAX_TIMESTAMP, -4, -5):
+    for timestamp in (
+        EARLIEST,
+        LATEST,
+        AN_HOUR_AGO_MS + 1,
+        AN_HOUR_AGO_MS - 5,
+        AN_HOUR_AGO_MS + 99,
+        MAX_TIMESTAMP,
+        -4,
+        -5,
+    ):
         partitions = [{"partition_index": index, "timestamp": timestamp} for index in (0, 7)]
         topics = [{"name": topic.name, "partitions": partitions}]
         answer = wire.send("list_offsets", version, replica_id=-1, topics=topics, timeout=1000)
@@ -137,6 +138,18 @@ def metadata(wire: Wire, version: int) -> Any:
     result = comparable(answer, topic)
     result["topics"].sort(key=lambda found: found["name"])
     return result
+
+
+@case
+def find_coordinator(wire: Wire, version: int) -> Any:
+    """Where a group is coordinated depends on the broker, and whether it serves groups; how it is told does not."""
+    for_group = comparable(wire.send("find_coordinator", version, key="g", coordinator_keys=["g", "h"]))
+    for found in for_group.get("coordinators", [for_group]):
+        found.update(dict.fromkeys(("node_id", "host", "error_code")))
+    if version == 0:
+        return for_group
+    ask = {"key": "g", "key_type": 9, "coordinator_keys": ["g"]}
+    return for_group, comparable(wire.send("find_coordinator", version, **ask))
 
 
 @case
@@ -187,9 +200,7 @@ def delete_topics(wire: Wire, version: int) -> Any:
 def delete_records(wire: Wire, version: int) -> Any:
     topic = timed_topic(wire)
     partitions = [{"partition_index": 0, "offset": 3}, {"partition_index": 6, "offset": 0}]
-    answer = wire.send(
-        "delete_records", version, topics=[{"name": topic.name, "partitions": partitions}], timeout=5000
-    )
+    answer = wire.send("delete_records", version, topics=[{"name": topic.name, "partitions": partitions}], timeout=5000)
     result = comparable(answer, topic)
     result["topics"][0]["partitions"].sort(key=lambda found: found["partition_index"])
     return result
@@ -267,12 +278,8 @@ def alter_request(topic: Topic, *configs: Mapping[str, Any]) -> dict[str, Any]:
 @case
 def alter_configs(wire: Wire, version: int) -> Any:
     topic = create_topic(wire, configs={"flush.ms": "77"})
-    answer = wire.send(
-        "alter_configs", version, **alter_request(topic, {"name": "segment.ms", "value": "12345"})
-    )
-    eventually(
-        lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change"
-    )
+    answer = wire.send("alter_configs", version, **alter_request(topic, {"name": "segment.ms", "value": "12345"}))
+    eventually(lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change")
     return comparable(answer, topic), own_configs(wire, topic)
 
 
@@ -286,14 +293,10 @@ def incremental_alter_configs(wire: Wire, version: int) -> Any:
         {"name": "cleanup.policy", "value": "delete", "config_operation": APPEND},
     )
     first = wire.send("incremental_alter_configs", version, **change)
-    eventually(
-        lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change"
-    )
+    eventually(lambda: topic_configs(wire, topic.name, "segment.ms")["segment.ms"].value == "12345", "the change")
     minus = {"name": "cleanup.policy", "value": "compact", "config_operation": SUBTRACT}
     second = wire.send("incremental_alter_configs", version, **alter_request(topic, minus))
-    eventually(
-        lambda: topic_configs(wire, topic.name, "cleanup.policy")["cleanup.policy"].value == "delete", "that"
-    )
+    eventually(lambda: topic_configs(wire, topic.name, "cleanup.policy")["cleanup.policy"].value == "delete", "that")
     results = [comparable(first, topic), comparable(second, topic)]
     for result in results:
         result["responses"].sort(key=lambda found: found["resource_name"])
@@ -301,11 +304,7 @@ def incremental_alter_configs(wire: Wire, version: int) -> Any:
 
 
 def own_configs(wire: Wire, topic: Topic) -> dict[str, str]:
-    return {
-        name: entry.value
-        for name, entry in topic_configs(wire, topic.name).items()
-        if entry.config_source == 1
-    }
+    return {name: entry.value for name, entry in topic_configs(wire, topic.name).items() if entry.config_source == 1}
 
 
 @case
@@ -321,12 +320,8 @@ def create_partitions(wire: Wire, version: int) -> Any:
     answers = []
     for name, count in [(topic.name, 3), (topic.name, 1), ("absent-topic", 2)]:
         entry = {"name": name, "count": count, "assignments": None}
-        answers.append(
-            wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=True)
-        )
-        answers.append(
-            wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=False)
-        )
+        answers.append(wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=True))
+        answers.append(wire.send("create_partitions", version, topics=[entry], timeout=5000, validate_only=False))
     return [comparable(answer, topic) for answer in answers]
 
 
@@ -350,9 +345,7 @@ def describe_producers(wire: Wire, version: int) -> Any:
 def describe_topic_partitions(wire: Wire, version: int) -> Any:
     topic = create_topic(wire, partitions=3)
     asked = [{"name": topic.name}, {"name": "absent-topic"}]
-    return comparable(
-        wire.send("describe_topic_partitions", version, topics=asked, response_partition_limit=2), topic
-    )
+    return comparable(wire.send("describe_topic_partitions", version, topics=asked, response_partition_limit=2), topic)
 
 
 def differences(got: Any, expected: Any, path: str = "answer") -> list[str]:
@@ -365,9 +358,7 @@ def differences(got: Any, expected: Any, path: str = "answer") -> list[str]:
     return [] if got == expected else [f"{path}: got {got!r}, Apache says {expected!r}"]
 
 
-EVERY_VERSION = [
-    (api, version) for api, (_, oldest, newest) in APIS.items() for version in range(oldest, newest + 1)
-]
+EVERY_VERSION = [(api, version) for api, (_, oldest, newest) in APIS.items() for version in range(oldest, newest + 1)]
 
 
 def test_every_api_has_its_case() -> None:
@@ -376,9 +367,7 @@ def test_every_api_has_its_case() -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_the_answer_is_apaches(
-    apache: ApacheKafka, headwater: HeadwaterProcess, api: str, version: int
-) -> None:
+def test_the_answer_is_apaches(apache: ApacheKafka, headwater: HeadwaterProcess, api: str, version: int) -> None:
     with Wire(headwater.bootstrap) as ours, Wire(apache.bootstrap) as theirs:
         got, expected = CASES[api](ours, version), CASES[api](theirs, version)
     assert "\n".join(differences(got, expected)) == ""

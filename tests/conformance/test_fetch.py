@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from .actions import Topic, create_topic, fetch, fetch_topic, produce, produce_ok, unique_name
-from .batches import Record, batch, read_batches, read_records, values
+from .batches import AN_HOUR_AGO_MS, Record, batch, read_batches, read_records, values
 from .conftest import Broker
 from .wire import Wire
 
@@ -39,10 +39,10 @@ def test_keys_headers_timestamps_and_nulls_come_back_as_they_were_sent(wire: Wir
             key=b"k",
             value=b"v",
             headers=(("a", b"1"), ("a", None), ("b", b"")),
-            timestamp_ms=1_700_000_000_000,
+            timestamp_ms=AN_HOUR_AGO_MS,
         ),
-        Record(key=None, value=None, timestamp_ms=1_700_000_000_123),
-        Record(key=b"", value=b"", timestamp_ms=1_600_000_000_000),
+        Record(key=None, value=None, timestamp_ms=AN_HOUR_AGO_MS + 123),
+        Record(key=b"", value=b"", timestamp_ms=AN_HOUR_AGO_MS - 5000),
     ]
     produce_ok(wire, topic, batch(*sent))
     got = read_records(fetch(wire, topic, 0).records)
@@ -141,9 +141,7 @@ def test_the_leader_epoch_of_the_client_is_checked(wire: Wire, topic: Topic) -> 
     assert fetch(wire, topic, 0, current_leader_epoch=3).error_code is ErrorCode.unknown_leader_epoch
 
 
-def test_a_client_that_read_beyond_the_end_of_its_epoch_is_told_where_it_diverged(
-    wire: Wire, topic: Topic
-) -> None:
+def test_a_client_that_read_beyond_the_end_of_its_epoch_is_told_where_it_diverged(wire: Wire, topic: Topic) -> None:
     asked = fetch_topic(topic, {0: 12}, last_fetched_epoch=0, current_leader_epoch=0)
     (answer,) = wire.send("fetch", topics=[asked]).responses[0].partitions
     assert answer.error_code is ErrorCode.none
@@ -229,9 +227,7 @@ def test_a_waiting_fetch_is_woken_by_the_append(broker: Broker, wire: Wire, topi
 def test_a_waiting_fetch_over_several_partitions_adds_up_their_bytes(broker: Broker, wire: Wire) -> None:
     topic = create_topic(wire, partitions=2)
     size = len(batch(bytes(1000)))
-    sent = wire.send_only(
-        "fetch", max_wait=10_000, min_bytes=2 * size, topics=[fetch_topic(topic, {0: 0, 1: 0})]
-    )
+    sent = wire.send_only("fetch", max_wait=10_000, min_bytes=2 * size, topics=[fetch_topic(topic, {0: 0, 1: 0})])
     start = time.monotonic()
     with Wire(broker.bootstrap) as other:
         time.sleep(0.2)

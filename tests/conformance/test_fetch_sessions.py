@@ -43,9 +43,7 @@ def ask(
 
 def partitions(answer: Any) -> dict[int, list[bytes | None]]:
     assert answer.error_code is ErrorCode.none, answer
-    return {
-        part.partition_index: values(part.records) for found in answer.responses for part in found.partitions
-    }
+    return {part.partition_index: values(part.records) for found in answer.responses for part in found.partitions}
 
 
 def start(wire: Wire, topic: Topic) -> int:

@@ -25,7 +25,7 @@ from .actions import (
     produce_ok,
     wait_for_partitions,
 )
-from .batches import Record, batch, now_ms, read_batches, values
+from .batches import AN_HOUR_AGO_MS, Record, batch, read_batches, values
 from .conftest import Broker
 from .wire import Wire
 
@@ -80,7 +80,7 @@ class ApacheFolder:
     """What an Apache broker left behind after a clean stop, and what it had been told."""
 
     def __init__(self, broker: ApacheKafka) -> None:
-        self.start_ms = now_ms() - 3_600_000
+        self.start_ms = AN_HOUR_AGO_MS
         with broker, Wire(broker.bootstrap) as wire:
             self.compressed = create_topic(wire, partitions=2)
             write_each_codec(broker, self.compressed)
@@ -93,9 +93,7 @@ class ApacheFolder:
         self.path = broker.data_dir
 
     def sequenced_batch(self, sequence: int) -> bytes:
-        return batch(
-            b"%d" % sequence, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence
-        )
+        return batch(b"%d" % sequence, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +143,7 @@ def test_segments_that_apache_wrote_are_searched_and_continued(
         assert values(fetch_all(wire, topic, offset=SEGMENTED_RECORDS)) == [b"on"]
 
 
-def test_what_producers_sent_to_apache_is_known(
-    apache_folder: ApacheFolder, taken_over: HeadwaterProcess
-) -> None:
+def test_what_producers_sent_to_apache_is_known(apache_folder: ApacheFolder, taken_over: HeadwaterProcess) -> None:
     with Wire(taken_over.bootstrap) as wire:
         answer = produce(wire, apache_folder.sequenced, apache_folder.sequenced_batch(2))
         assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 2)
@@ -160,7 +156,7 @@ class OurFolder:
     """What headwater left behind after a clean stop."""
 
     def __init__(self, broker: HeadwaterProcess) -> None:
-        self.start_ms = now_ms() - 3_600_000
+        self.start_ms = AN_HOUR_AGO_MS
         with broker, Wire(broker.bootstrap) as wire:
             self.compressed = create_topic(wire)
             write_each_codec(broker, self.compressed)
@@ -205,9 +201,7 @@ def test_dump_log_segments_finds_our_indexes_right(our_folder: OurFolder) -> Non
     """For each index Apache checks every entry against the log beside it, and the whole against its rules."""
     logs = our_folder.files(our_folder.segmented, ".log")
     assert len(logs) >= 4
-    indexes = our_folder.files(our_folder.segmented, ".index") + our_folder.files(
-        our_folder.segmented, ".timeindex"
-    )
+    indexes = our_folder.files(our_folder.segmented, ".index") + our_folder.files(our_folder.segmented, ".timeindex")
     assert len(indexes) == 2 * len(logs)
     entries = dump("--files", ",".join(indexes))
     assert_no_fault(entries)

@@ -58,9 +58,7 @@ def test_a_malformed_request_closes_the_connection(broker: Broker, body: bytes) 
     assert still_serves(broker)
 
 
-@pytest.mark.parametrize(
-    ("api", "version"), [("metadata", 99), ("produce", 2), ("fetch", 3), ("create_topics", 1)]
-)
+@pytest.mark.parametrize(("api", "version"), [("metadata", 99), ("produce", 2), ("fetch", 3), ("create_topics", 1)])
 def test_a_version_that_is_not_served_closes_the_connection(broker: Broker, api: str, version: int) -> None:
     with Wire(broker.bootstrap, timeout_s=10) as wire:
         wire.send_bytes(struct.pack(">hhih", APIS[api][0], version, 1, -1) + bytes(20))

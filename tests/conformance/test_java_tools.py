@@ -57,14 +57,10 @@ def test_topic_command(broker: Broker, wire: Wire) -> None:
     )
     node = wire.send("metadata", topics=[]).brokers[0].node_id
     for partition in range(3):
-        assert re.search(
-            rf"Partition: {partition}\s+Leader: {node}\s+Replicas: {node}\s+Isr: {node}", described
-        )
+        assert re.search(rf"Partition: {partition}\s+Leader: {node}\s+Replicas: {node}\s+Isr: {node}", described)
     assert name in topics(broker, "--list").split()
     topics(broker, "--delete", "--topic", name)
-    eventually(
-        lambda: describe_topic(wire, name).error_code is ErrorCode.unknown_topic_or_partition, "the deletion"
-    )
+    eventually(lambda: describe_topic(wire, name).error_code is ErrorCode.unknown_topic_or_partition, "the deletion")
 
 
 def test_topic_command_shows_the_brokers_error(broker: Broker, wire: Wire) -> None:
@@ -81,8 +77,7 @@ def test_config_command(broker: Broker, wire: Wire) -> None:
     assert "retention.ms=77777 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=77777" in described
     assert "cleanup.policy=compact,delete" in described
     assert (
-        "segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}"
-        in described
+        "segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}" in described
     )
     configs(broker, topic, "--alter", "--delete-config", "retention.ms")
     eventually(
@@ -149,9 +144,7 @@ def test_producer_performance_with_each_compression(broker: Broker, wire: Wire, 
     written = read_batches(fetch_all(wire, topic))
     assert sum(one.count for one in written) == 20_000
     assert {one.codec for one in written} == {codec}
-    assert all(one.crc_is_right and one.producer_id >= 0 for one in written), (
-        "the Java producer is idempotent"
-    )
+    assert all(one.crc_is_right and one.producer_id >= 0 for one in written), "the Java producer is idempotent"
 
 
 def test_console_consumer_reads_a_partition(broker: Broker, wire: Wire) -> None:
@@ -184,9 +177,7 @@ def test_delete_records_command(broker: Broker, wire: Wire, tmp_path: Path) -> N
     topic = create_topic(wire)
     produce_ok(wire, topic, batch(b"a", b"b", b"c"))
     plan = tmp_path / "plan.json"
-    plan.write_text(
-        f'{{"partitions": [{{"topic": "{topic.name}", "partition": 0, "offset": 2}}], "version": 1}}'
-    )
+    plan.write_text(f'{{"partitions": [{{"topic": "{topic.name}", "partition": 0, "offset": 2}}], "version": 1}}')
     command = ("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", broker.bootstrap)
     said = run_tool(*command, "--offset-json-file", str(plan))
     assert f"partition: {topic.name}-0\tlow_watermark: 2" in said

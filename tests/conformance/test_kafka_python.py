@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from .actions import create_topic, fetch_all, unique_name, wait_for_config, wait_for_partitions
-from .batches import read_batches
+from .batches import AN_HOUR_AGO_MS, read_batches
 from .conftest import Broker
 from .wire import Wire
 
@@ -61,10 +61,10 @@ def test_keys_nulls_headers_and_timestamps(broker: Broker, wire: Wire) -> None:
             "key": b"k",
             "value": b"v",
             "headers": [("a", b"1"), ("a", b"2")],
-            "timestamp_ms": 1_700_000_000_000,
+            "timestamp_ms": AN_HOUR_AGO_MS,
         },
-        {"key": b"only a key", "value": None, "timestamp_ms": 1_700_000_000_001},
-        {"key": None, "value": b"", "timestamp_ms": 1_600_000_000_000},
+        {"key": b"only a key", "value": None, "timestamp_ms": AN_HOUR_AGO_MS + 1},
+        {"key": None, "value": b"", "timestamp_ms": AN_HOUR_AGO_MS - 5000},
     ]
     sent = send_all(broker, topic.name, messages)
     assert [report.offset for report in sent] == [0, 1, 2]
@@ -89,14 +89,12 @@ def test_a_record_too_large_for_the_topic_fails_at_the_producer(broker: Broker, 
 
 def test_offsets(broker: Broker, wire: Wire) -> None:
     topic = create_topic(wire)
-    send_all(
-        broker, topic.name, [{"value": b"v", "timestamp_ms": 1_700_000_000_000 + n * 1000} for n in range(10)]
-    )
+    send_all(broker, topic.name, [{"value": b"v", "timestamp_ms": AN_HOUR_AGO_MS + n * 1000} for n in range(10)])
     partition = TopicPartition(topic.name, 0)
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None)) as consumer:
         assert consumer.beginning_offsets([partition]) == {partition: 0}
         assert consumer.end_offsets([partition]) == {partition: 10}
-        assert consumer.offsets_for_times({partition: 1_700_000_004_500})[partition].offset == 5
+        assert consumer.offsets_for_times({partition: AN_HOUR_AGO_MS + 4500})[partition].offset == 5
         assert topic.name in consumer.topics()
 
 

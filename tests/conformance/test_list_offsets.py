@@ -14,15 +14,13 @@ from .actions import (
     produce_ok,
     unique_name,
 )
-from .batches import Record, batch, now_ms
+from .batches import AN_HOUR_AGO_MS, Record, batch
 from .wire import Wire
-
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture
 def start_ms() -> int:
-    return now_ms() - HOUR_MS
+    return AN_HOUR_AGO_MS
 
 
 @pytest.fixture
@@ -113,13 +111,9 @@ def test_max_timestamp_of_an_empty_partition_is_none(wire: Wire) -> None:
 @pytest.fixture
 def segmented(wire: Wire, start_ms: int) -> Topic:
     """One record each second over several segments of 1 MiB, the least that a topic may ask for."""
-    topic = create_topic(
-        wire, configs={"segment.bytes": str(1024 * 1024), "max.message.bytes": str(1024 * 1024)}
-    )
+    topic = create_topic(wire, configs={"segment.bytes": str(1024 * 1024), "max.message.bytes": str(1024 * 1024)})
     for second in range(0, 60, 2):
-        pair = (
-            Record(value=bytes(100_000), timestamp_ms=start_ms + 1000 * (second + step)) for step in (0, 1)
-        )
+        pair = (Record(value=bytes(100_000), timestamp_ms=start_ms + 1000 * (second + step)) for step in (0, 1))
         produce_ok(wire, topic, batch(*pair))
     return topic
 
@@ -179,9 +173,7 @@ def ask_epoch(
     wire: Wire, topic: Topic, leader_epoch: int, *, partition: int = 0, current: int = -1
 ) -> tuple[object, ...]:
     ask = {"partition": partition, "current_leader_epoch": current, "leader_epoch": leader_epoch}
-    answer = wire.send(
-        "offset_for_leader_epoch", replica_id=-1, topics=[{"topic": topic.name, "partitions": [ask]}]
-    )
+    answer = wire.send("offset_for_leader_epoch", replica_id=-1, topics=[{"topic": topic.name, "partitions": [ask]}])
     found = answer.topics[0].partitions[0]
     return found.error_code, found.leader_epoch, found.end_offset
 

@@ -55,9 +55,7 @@ def test_an_unknown_topic_is_named_with_its_error(wire: Wire) -> None:
     assert found.error_code is ErrorCode.unknown_topic_or_partition
     assert found.name == name
     assert found.partitions == ()
-    assert describe_topic(wire, name).error_code is ErrorCode.unknown_topic_or_partition, (
-        "asking must not make it"
-    )
+    assert describe_topic(wire, name).error_code is ErrorCode.unknown_topic_or_partition, "asking must not make it"
 
 
 def test_an_invalid_topic_name_is_refused(wire: Wire) -> None:
@@ -92,9 +90,7 @@ def test_metadata_before_version_4_always_may_make_the_topic(wire: Wire) -> None
 
 def test_a_topic_can_be_asked_for_by_its_id(wire: Wire) -> None:
     topic = create_topic(wire, partitions=2)
-    answer = wire.send(
-        "metadata", topics=[{"topic_id": topic.id, "name": None}], allow_auto_topic_creation=False
-    )
+    answer = wire.send("metadata", topics=[{"topic_id": topic.id, "name": None}], allow_auto_topic_creation=False)
     assert answer.topics[0].error_code is ErrorCode.none
     assert answer.topics[0].name == topic.name
     assert len(answer.topics[0].partitions) == 2
@@ -102,9 +98,7 @@ def test_a_topic_can_be_asked_for_by_its_id(wire: Wire) -> None:
 
 def test_an_unknown_topic_id_has_an_error_of_its_own(wire: Wire) -> None:
     unknown = uuid.uuid4()
-    answer = wire.send(
-        "metadata", topics=[{"topic_id": unknown, "name": None}], allow_auto_topic_creation=False
-    )
+    answer = wire.send("metadata", topics=[{"topic_id": unknown, "name": None}], allow_auto_topic_creation=False)
     assert answer.topics[0].error_code is ErrorCode.unknown_topic_id
     assert answer.topics[0].topic_id == unknown
     assert answer.topics[0].name is None
@@ -151,9 +145,7 @@ def test_describe_cluster_refuses_to_list_controllers_on_a_broker(wire: Wire) ->
 
 def test_describe_topic_partitions_lists_topics_in_order_of_name(wire: Wire) -> None:
     topics = sorted((create_topic(wire, partitions=2) for _ in range(2)), key=lambda topic: topic.name)
-    answer = wire.send(
-        "describe_topic_partitions", topics=[{"name": topic.name} for topic in reversed(topics)]
-    )
+    answer = wire.send("describe_topic_partitions", topics=[{"name": topic.name} for topic in reversed(topics)])
     assert [topic.name for topic in answer.topics] == [topic.name for topic in topics]
     assert [topic.topic_id for topic in answer.topics] == [topic.id for topic in topics]
     assert answer.next_cursor is None

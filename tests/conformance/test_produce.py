@@ -152,9 +152,7 @@ def test_control_batches_are_not_for_clients(wire: Wire, topic: Topic) -> None:
 
 def test_trap_a_record_without_key_is_refused_on_a_compacted_topic(wire: Wire) -> None:
     topic = create_topic(wire, configs={"cleanup.policy": "compact"})
-    answer = produce(
-        wire, topic, batch(Record(key=b"k"), Record(key=None), Record(key=b"l"), Record(key=None))
-    )
+    answer = produce(wire, topic, batch(Record(key=b"k"), Record(key=None), Record(key=b"l"), Record(key=None)))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.invalid_record, -1)
     assert [error.batch_index for error in answer.record_errors] == [1, 3]
     assert all(error.batch_index_error_message for error in answer.record_errors)

@@ -198,9 +198,7 @@ def test_an_unknown_topic_cannot_be_deleted(wire: Wire) -> None:
 
 def test_both_name_and_id_or_neither_are_an_invalid_request(wire: Wire) -> None:
     topic = create_topic(wire)
-    with_both = wire.send(
-        "delete_topics", topics=[{"name": topic.name, "topic_id": topic.id}], timeout=10_000
-    )
+    with_both = wire.send("delete_topics", topics=[{"name": topic.name, "topic_id": topic.id}], timeout=10_000)
     assert with_both.responses[0].error_code is ErrorCode.invalid_request
     with_neither = wire.send("delete_topics", topics=[{"name": None, "topic_id": None}], timeout=10_000)
     assert with_neither.responses[0].error_code is ErrorCode.invalid_request

@@ -28,6 +28,7 @@ APIS: Mapping[str, tuple[int, int, int]] = {
     "fetch": (1, 4, 18),
     "list_offsets": (2, 1, 10),
     "metadata": (3, 0, 13),
+    "find_coordinator": (10, 0, 6),
     "api_versions": (18, 0, 4),
     "create_topics": (19, 2, 7),
     "delete_topics": (20, 1, 6),

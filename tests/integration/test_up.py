@@ -159,13 +159,16 @@ def where_nothing_can_be_made(folder: Path) -> Path:
 
 
 def without_rights(folder: Path) -> Path:
-    if os.geteuid() == 0:
-        pytest.skip("root has all rights")
-    (folder / "locked").mkdir(mode=0o500)
+    (folder / "locked").mkdir(mode=0o500, exist_ok=True)
     return folder / "locked"
 
 
-@pytest.mark.parametrize("place", [a_file, below_a_file, where_nothing_can_be_made, without_rights])
+UNUSABLE = [a_file, below_a_file, where_nothing_can_be_made]
+if os.geteuid() != 0:  # root has all rights
+    UNUSABLE.append(without_rights)
+
+
+@pytest.mark.parametrize("place", UNUSABLE)
 def test_a_data_dir_that_cannot_be_one_is_refused(tmp_path: Path, place: Callable[[Path], Path]) -> None:
     said = refusal("--port", "0", "--data", str(place(tmp_path)))
     assert str(place(tmp_path)) in said
@@ -192,10 +195,6 @@ def journal_that_cannot_be_read(data: Path) -> None:
     journal.mkdir()
 
 
-def garbled_topic_id(data: Path) -> None:
-    (data / "orders-0" / "partition.metadata").write_text("nonsense")
-
-
 def log_that_cannot_be_read(data: Path) -> None:
     log = data / "orders-0" / f"{0:020}.log"
     log.unlink()
@@ -208,7 +207,6 @@ def log_that_cannot_be_read(data: Path) -> None:
         (garbled_owner, "meta.properties"),
         (garbled_journal, ".jsonl, line 1"),
         (journal_that_cannot_be_read, ".jsonl"),
-        (garbled_topic_id, "partition.metadata"),
         (log_that_cannot_be_read, ".log"),
     ],
 )
@@ -239,7 +237,6 @@ def test_damaged_data_is_refused_and_the_file_is_named(
 def test_a_setting_that_cannot_be_is_refused_with_what_can(tmp_path: Path, setting: str, says: str) -> None:
     said = refusal("--data", str(tmp_path / "data"), "-o", setting)
     assert says in said
-    assert setting.partition("=")[2].partition(":")[0] in said or "No config" in said or says in said
     assert not (tmp_path / "data").exists(), "nothing is touched before the settings are good"
 
 

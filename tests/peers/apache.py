@@ -152,13 +152,11 @@ class ApacheKafka:
         self.start()
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self.stop()
 
     def _formatted_storage(self) -> Path:
-        """Storage as Apache's tool formats it: made once and kept, as that takes a JVM and is always the same."""
+        """Storage as Apache's tool formats it: made once and kept, as that takes a JVM of its own."""
         settings = self._settings()
         formatted = KAFKA_LIBS.parent / f"formatted-{settings['node.id']}"
         if not formatted.exists():

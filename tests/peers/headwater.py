@@ -88,9 +88,7 @@ class HeadwaterProcess:
         self.start()
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self.stop()
 
     def _wait_for_ready_line(self, process: subprocess.Popen[bytes]) -> None:

@@ -18,12 +18,14 @@ from headwater.broker.services.background import BackgroundJobs
 from headwater.broker.services.fetch_sessions import FetchSessions
 from headwater.broker.services.purgatory import Purgatory
 from headwater.broker.services.topics import Topics
-from headwater.cluster.changes import BrokerConfigured, ProducerIdsReserved, TopicCreated
+from headwater.cluster.changes import BrokerConfigured, LeaderEpochRaised, ProducerIdsReserved, TopicCreated
 from headwater.cluster.embedded import DamagedJournalError, EmbeddedStore
 from headwater.config import BrokerConfig, ConfigError, Listener, TopicConfig
+from headwater.log.checkpoints import CheckpointError
 from headwater.log.filesystem import FileSystem
 from headwater.log.log import Log
 from headwater.log.log_dirs import LogDirError, LogDirs
+from headwater.log.segment import CorruptSegmentError
 from headwater.net.server import Server
 
 logger = logging.getLogger(__name__)
@@ -57,12 +59,14 @@ class Broker:
         """Opens the logs and begins to serve; StartupError when that cannot be."""
         try:
             await asyncio.to_thread(self._open_logs)
-        except (LogDirError, DamagedJournalError, ConfigError) as error:
+        except (LogDirError, DamagedJournalError, ConfigError, CheckpointError, CorruptSegmentError) as error:
             raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StartupError(f"the data cannot be read: {error}; check log.dirs and its rights") from error
         self.purgatory = Purgatory(asyncio.get_running_loop())
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
-        self.topics.load()
+        await asyncio.to_thread(self.topics.load)
         self._store.rewrite_if_long()
         self.dispatcher = Dispatcher(self)
         try:
@@ -148,6 +152,7 @@ class Broker:
                 threads_per_dir=config.num_recovery_threads_per_data_dir,
             )
             self._take_in_unknown_folders()
+            self._raise_leader_epoch()
         except BaseException:
             self.log_dirs.abandon()
             raise
@@ -175,6 +180,13 @@ class Broker:
             partitions = max(log.topic_partition.partition for log in logs) + 1
             logger.warning("took in topic %s with %d partitions from its folders", topic, partitions)
             self._store.append(TopicCreated(name=topic, topic_id=ids.pop() if ids else uuid4(), partitions=partitions))
+
+    def _raise_leader_epoch(self) -> None:
+        """After an unclean stop clients may hold offsets that were lost: a new epoch lets them notice (KIP-320)."""
+        logs = self.log_dirs.logs.values()
+        if logs and not all(log_dir.was_clean for log_dir in self.log_dirs.dirs):
+            newest = max(self._store.image.leader_epoch, *(log.latest_epoch for log in logs))
+            self._store.append(LeaderEpochRaised(leader_epoch=newest + 1))
 
     def _listen(self) -> None:
         config, listener = self.config, self._listener

@@ -84,7 +84,7 @@ class Dispatcher:
             spoken = spoken(version)
         request = messages.decode_request(api, version, bytes(frame), header.body)
         request = messages.convert(request, messages.request_type(api.key, spoken))
-        context = RequestContext(self._broker, version, header.client_id, connection.peer)
+        context = RequestContext(self._broker, version, header.client_id(frame), connection.peer)
         answer = module.handle(context, request)
         encode = functools.partial(messages.encode_response, api, version, header.correlation_id)
         if not inspect.isawaitable(answer):

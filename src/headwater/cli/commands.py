@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "offsets": "headwater.cli.offsets",
     "delete-records": "headwater.cli.delete_records",
     "cluster": "headwater.cli.cluster",
+    "demo": "headwater.cli.demo",
     "version": "headwater.cli.version",
 }
 """Names in the order of the help text, and the modules whose `app` they are."""

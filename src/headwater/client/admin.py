@@ -103,9 +103,7 @@ async def create_topics(
                 num_partitions=i32(topic.partitions),
                 replication_factor=i16(topic.replication_factor),
                 assignments=(),
-                configs=tuple(
-                    CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
-                ),
+                configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()),
             )
             for topic in topics
         ),

@@ -102,9 +102,7 @@ class Client:
         controller = int((await self.metadata(())).controller_id)
         return await self.send(request, answer_type, to=controller if controller in self._brokers else None)
 
-    async def metadata(
-        self, topics: Sequence[str] | None = None, *, create_missing: bool = False
-    ) -> MetadataResponse:
+    async def metadata(self, topics: Sequence[str] | None = None, *, create_missing: bool = False) -> MetadataResponse:
         """The brokers and `topics` (None: all topics, empty: none)."""
         names = None if topics is None else tuple(_named(topic) for topic in topics)
         request = MetadataRequest(

@@ -87,8 +87,7 @@ class Connection:
             ) from None
         except (OSError, UnicodeError) as error:
             raise CannotConnectError(
-                f"cannot connect to {address} ({_reason(error)}): "
-                "is a broker running? start one with `headwater up`"
+                f"cannot connect to {address} ({_reason(error)}): is a broker running? start one with `headwater up`"
             ) from None
         connection = cls(address, reader, writer, client_id)
         try:
@@ -116,9 +115,7 @@ class Connection:
         """
         version = self.version_for(request)
         wanted = request_type(request.__api_key__, version)
-        answer = self._write(
-            wanted, convert(request, wanted), _decoder(request.__api_key__, version, answer_type)
-        )
+        answer = self._write(wanted, convert(request, wanted), _decoder(request.__api_key__, version, answer_type))
         deadline = asyncio.get_running_loop().call_later(timeout_s, self._expire, answer, timeout_s)
         answer.add_done_callback(lambda _: deadline.cancel())
         try:
@@ -161,9 +158,7 @@ class Connection:
                 f"{self.address} closes the connection at once: is it a plaintext Kafka listener?"
             ) from None
         except TimedOutError:
-            raise NotKafkaError(
-                f"{self.address} accepts connections but does not answer: is it Kafka?"
-            ) from None
+            raise NotKafkaError(f"{self.address} accepts connections but does not answer: is it Kafka?") from None
         self.versions = {int(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
 
     def _write(self, wanted: type[Any], body: Any, decode: Callable[[bytes], R]) -> "asyncio.Future[R]":
@@ -196,9 +191,7 @@ class Connection:
             while True:
                 size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
                 if not 4 <= size <= MAX_ANSWER_BYTES:
-                    raise NotKafkaError(
-                        f"{self.address} answers, but not in Kafka's protocol: is it a Kafka listener?"
-                    )
+                    raise NotKafkaError(f"{self.address} answers, but not in Kafka's protocol: is it a Kafka listener?")
                 self._settle(await self._reader.readexactly(size))
         except ClientError as error:
             self._fail(error)

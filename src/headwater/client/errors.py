@@ -53,8 +53,7 @@ _WORDS: Final = {
     ErrorCode.topic_already_exists: "the topic exists already; --if-not-exists makes that no error",
     ErrorCode.message_too_large: "a batch is larger than the topic's max.message.bytes; "
     "use a smaller --batch-bytes, or raise max.message.bytes if one record alone is too large",
-    ErrorCode.record_list_too_large: "a batch is larger than the topic's segment.bytes; "
-    "use a smaller --batch-bytes",
+    ErrorCode.record_list_too_large: "a batch is larger than the topic's segment.bytes; use a smaller --batch-bytes",
     ErrorCode.not_enough_replicas: "too few replicas are in sync for acks=all; "
     "bring brokers back or lower min.insync.replicas",
     ErrorCode.leader_not_available: "the partition has no leader; is the broker that holds it running?",

@@ -76,9 +76,7 @@ class Fetcher:
         while self.positions:
             by_leader = await self._by_leader()
             answers: _Answers = asyncio.Queue(maxsize=len(by_leader))
-            pumps = [
-                asyncio.create_task(self._pump(leader, led, answers)) for leader, led in by_leader.items()
-            ]
+            pumps = [asyncio.create_task(self._pump(leader, led, answers)) for leader, led in by_leader.items()]
             try:
                 while self.positions:
                     answer = await answers.get()

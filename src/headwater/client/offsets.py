@@ -84,9 +84,7 @@ async def delete_records(client: Client, before: Mapping[TopicPartition, int]) -
     return await client.retry(ask_all)
 
 
-async def _by_leader(
-    client: Client, partitions: Collection[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
+async def _by_leader(client: Client, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
     by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for partition in partitions:
         by_leader[await client.leader(partition.topic, partition.partition)].append(partition)
@@ -110,8 +108,7 @@ async def _list_on(
             ListOffsetsTopic(
                 name=TopicName(topic),
                 partitions=tuple(
-                    ListOffsetsPartition(partition_index=i32(number), timestamp=i64(when))
-                    for number in numbers
+                    ListOffsetsPartition(partition_index=i32(number), timestamp=i64(when)) for number in numbers
                 ),
             )
             for topic, numbers in _by_topic(partitions).items()
@@ -128,9 +125,7 @@ async def _list_on(
     return found
 
 
-async def _delete_on(
-    client: Client, leader: int, before: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
+async def _delete_on(client: Client, leader: int, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     request = DeleteRecordsRequest(
         topics=tuple(
             DeleteRecordsTopic(

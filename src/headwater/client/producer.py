@@ -64,9 +64,7 @@ class Acknowledged:
 class BatchProducer:
     """Produces to one topic with acks=all. `send` puts a batch on its way, `flush` waits until all are in."""
 
-    def __init__(
-        self, client: Client, topic: str, *, compression: int = 0, delivery_timeout_s: float = 120.0
-    ) -> None:
+    def __init__(self, client: Client, topic: str, *, compression: int = 0, delivery_timeout_s: float = 120.0) -> None:
         self.acknowledged: dict[int, Acknowledged] = {}
         self.acknowledged_records = 0
         self._client = client
@@ -145,9 +143,7 @@ class BatchProducer:
                 self._leave(lane, batch)
                 return
             connection = await self._client.connection(leader)
-            answer = await connection.submit(
-                self._request(batch), ProduceResponse, timeout_s=self._client.timeout_s
-            )
+            answer = await connection.submit(self._request(batch), ProduceResponse, timeout_s=self._client.timeout_s)
         except ClientError as error:
             self._settle(lane, batch, error)
         except asyncio.CancelledError:
@@ -228,9 +224,7 @@ class BatchProducer:
         """Notes the offsets of a batch that was taken; otherwise says why it was not."""
         item = answer.responses[0].partition_responses[0]
         if item.error_code not in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
-            return RefusedError(
-                f"partition {batch.partition} of topic {self._topic}", item.error_code, _reason(item)
-            )
+            return RefusedError(f"partition {batch.partition} of topic {self._topic}", item.error_code, _reason(item))
         self.acknowledged_records += batch.records
         before = self.acknowledged.get(batch.partition)
         self.acknowledged[batch.partition] = Acknowledged(

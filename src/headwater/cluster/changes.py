@@ -57,7 +57,22 @@ class ProducerIdsReserved:
     next_producer_id: int
 
 
-Change = TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigured | BrokerConfigured | ProducerIdsReserved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEpochRaised:
+    """No partition is led in an epoch below `leader_epoch` any more: an unclean stop may have cost it records."""
+
+    leader_epoch: int
+
+
+Change = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | TopicConfigured
+    | BrokerConfigured
+    | ProducerIdsReserved
+    | LeaderEpochRaised
+)
 
 _KINDS: Final[dict[str, type[Any]]] = {
     "topic-created": TopicCreated,
@@ -66,6 +81,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "topic-configured": TopicConfigured,
     "broker-configured": BrokerConfigured,
     "producer-ids-reserved": ProducerIdsReserved,
+    "leader-epoch-raised": LeaderEpochRaised,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from headwater.cluster.changes import (
     BrokerConfigured,
     Change,
+    LeaderEpochRaised,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -35,12 +36,13 @@ def topic_name_problem(name: str) -> str | None:
 
 @dataclass(slots=True)
 class ClusterImage:
-    """Topics, dynamic broker settings (by broker id, '' for all) and the next producer id."""
+    """Topics, dynamic broker settings (by broker id, '' for all), next producer id, least leader epoch."""
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted_ids: set[UUID] = field(default_factory=set)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    leader_epoch: int = 0
     _flat_names: dict[str, str] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
@@ -61,6 +63,8 @@ class ClusterImage:
                 self.broker_configs[change.broker] = dict(change.configs)
             case ProducerIdsReserved():
                 self.next_producer_id = max(self.next_producer_id, change.next_producer_id)
+            case LeaderEpochRaised():
+                self.leader_epoch = max(self.leader_epoch, change.leader_epoch)
 
     def as_changes(self) -> Iterator[Change]:
         """The shortest row of changes that leads to this image. Deleted ids are left out: see `embedded`."""
@@ -68,6 +72,7 @@ class ClusterImage:
         for broker, configs in self.broker_configs.items():
             yield BrokerConfigured(broker=broker, configs=configs)
         yield ProducerIdsReserved(next_producer_id=self.next_producer_id)
+        yield LeaderEpochRaised(leader_epoch=self.leader_epoch)
 
     def colliding_topic(self, name: str) -> str | None:
         """A topic whose name differs from `name` only in '.' and '_', which metrics cannot tell apart."""

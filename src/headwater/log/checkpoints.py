@@ -55,9 +55,7 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint; it is on the device when this returns."""
-    _write_entries(
-        fs, path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), durable=True
-    )
+    _write_entries(fs, path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), durable=True)
 
 
 def read_leader_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
@@ -177,6 +175,4 @@ def write_meta_properties(fs: FileSystem, path: str, properties: MetaProperties)
 
 def write_clean_shutdown(fs: FileSystem, path: str, broker_epoch: int = -1) -> None:
     """Leave the mark that says all logs of this dir were closed in order."""
-    fs.replace_file(
-        path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
-    )
+    fs.replace_file(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode())

@@ -59,9 +59,7 @@ class _IndexFile:
         descriptor = self.fs.open(self.path, CREATE)
         try:
             if count > self.written:
-                self.fs.write_all(
-                    descriptor, self._encode(self.written, count), self.written * self.entry_bytes
-                )
+                self.fs.write_all(descriptor, self._encode(self.written, count), self.written * self.entry_bytes)
             if self._stale_tail:
                 self.fs.truncate(descriptor, count * self.entry_bytes)
                 self._stale_tail = False
@@ -78,9 +76,7 @@ class _IndexFile:
     def _load(self) -> "array[int]":
         content = self.fs.read_file(self.path)
         if len(content) % self.entry_bytes:
-            raise CorruptIndexError(
-                f"{self.path} has {len(content)} bytes, no multiple of {self.entry_bytes}"
-            )
+            raise CorruptIndexError(f"{self.path} has {len(content)} bytes, no multiple of {self.entry_bytes}")
         self.written = len(content) // self.entry_bytes
         self._stale_tail = False
         return _big_endian_words(content)
@@ -107,9 +103,7 @@ class OffsetIndex(_IndexFile):
         if len(index.offsets) > 1 and index.offsets[-1] <= index.offsets[0]:
             raise CorruptIndexError(f"{path} does not rise from its first to its last offset")
         if index.positions and index.positions[-1] >= segment_bytes:
-            raise CorruptIndexError(
-                f"{path} points to {index.positions[-1]}, behind the segment's end {segment_bytes}"
-            )
+            raise CorruptIndexError(f"{path} points to {index.positions[-1]}, behind the segment's end {segment_bytes}")
         return index
 
     def __len__(self) -> int:

@@ -41,9 +41,7 @@ class LeaderEpochs:
         if epoch == self.latest and start_offset >= self._starts[-1]:
             return
         if epoch < 0 or start_offset < 0:
-            raise ValueError(
-                f"leader epoch {epoch} at offset {start_offset} cannot be: neither may be negative"
-            )
+            raise ValueError(f"leader epoch {epoch} at offset {start_offset} cannot be: neither may be negative")
         self._insert(epoch, start_offset)
         self._write()
 

@@ -239,13 +239,9 @@ class Log:
             segment.size + end - start > self._segment_bytes
             or (
                 segment.size > 0
-                and segment.ms_since_first_batch(largest_timestamp_ms, now_ms)
-                > self._segment_ms - segment.jitter_ms
+                and segment.ms_since_first_batch(largest_timestamp_ms, now_ms) > self._segment_ms - segment.jitter_ms
             )
-            or (
-                segment.bytes_since_entry > segment.interval_bytes
-                and len(segment.offset_index) >= self._index_limit
-            )
+            or (segment.bytes_since_entry > segment.interval_bytes and len(segment.offset_index) >= self._index_limit)
             or last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
         )
         if rolled:
@@ -297,10 +293,7 @@ class Log:
                 f"a batch of {size} bytes does not fit a segment of {self.topic_partition}: segment.bytes is "
                 f"{self._segment_bytes}",
             )
-        if (
-            self._row.active.size == 0
-            and first_offset - self._row.active.base_offset <= LARGEST_RELATIVE_OFFSET
-        ):
+        if self._row.active.size == 0 and first_offset - self._row.active.base_offset <= LARGEST_RELATIVE_OFFSET:
             return False
         self.roll(now_ms, base_offset=first_offset)
         return True

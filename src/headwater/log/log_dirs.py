@@ -183,8 +183,7 @@ class LogDirs:
         partition = log.topic_partition
         if partition in self.logs:
             raise LogDirError(
-                f"{partition} is in {self.logs[partition].path} and in {log.path}: "
-                "move the older of the two away"
+                f"{partition} is in {self.logs[partition].path} and in {log.path}: move the older of the two away"
             )
         self.logs[partition] = log
         self._dir_of[partition] = log_dir
@@ -239,14 +238,10 @@ class LogDirs:
         with self._checkpoint_lock:
             for log_dir in self.dirs:
                 logs = [(tp, log) for tp, log in list(self.logs.items()) if self._dir_of.get(tp) is log_dir]
-                write_offsets(
-                    self.fs, log_dir.file(RECOVERY_POINTS), {tp: log.recovery_point for tp, log in logs}
-                )
+                write_offsets(self.fs, log_dir.file(RECOVERY_POINTS), {tp: log.recovery_point for tp, log in logs})
                 # Kafka leaves out what the first segment's name says already.
                 starts = {
-                    tp: log.log_start_offset
-                    for tp, log in logs
-                    if log.log_start_offset > log.segments[0].base_offset
+                    tp: log.log_start_offset for tp, log in logs if log.log_start_offset > log.segments[0].base_offset
                 }
                 write_offsets(self.fs, log_dir.file(LOG_START_OFFSETS), starts)
                 if high_watermarks is not None:
@@ -255,19 +250,13 @@ class LogDirs:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The checkpointed high watermarks of all dirs."""
-        return {
-            tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(HIGH_WATERMARKS).items()
-        }
+        return {tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(HIGH_WATERMARKS).items()}
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """How far each partition was cleaned, by the checkpoints of all dirs."""
-        return {
-            tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(CLEANER_OFFSETS).items()
-        }
+        return {tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(CLEANER_OFFSETS).items()}
 
-    def close(
-        self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, threads_per_dir: int = 1
-    ) -> None:
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, threads_per_dir: int = 1) -> None:
         """Close all logs, write the checkpoints and the mark of a clean stop, unlock the dirs."""
         try:
             with ThreadPoolExecutor(max(len(self.dirs) * threads_per_dir, 1), "log-closing") as pool:
@@ -379,13 +368,11 @@ def _claim(
     if properties is not None:
         if properties.cluster_id and properties.cluster_id != cluster_id:
             raise LogDirError(
-                f"the log dir {path} is of the cluster {properties.cluster_id}, not {cluster_id}: "
-                "use another dir"
+                f"the log dir {path} is of the cluster {properties.cluster_id}, not {cluster_id}: use another dir"
             )
         if properties.node_id is not None and properties.node_id != node_id:
             raise LogDirError(
-                f"the log dir {path} is of the node {properties.node_id}, not {node_id}: "
-                "set node.id or use another dir"
+                f"the log dir {path} is of the node {properties.node_id}, not {node_id}: set node.id or use another dir"
             )
         if properties.version == 1 and properties.directory_id and properties.node_id is not None:
             return properties

@@ -148,9 +148,7 @@ class ProducerStates:
         """Take over the state of a snapshot."""
         self.clear()
         self.entries = {entry.producer_id: entry for entry in entries}
-        begun = sorted(
-            (e.txn_first_offset, e.producer_id) for e in entries if e.txn_first_offset != NO_OFFSET
-        )
+        begun = sorted((e.txn_first_offset, e.producer_id) for e in entries if e.txn_first_offset != NO_OFFSET)
         self.ongoing = dict(begun)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
@@ -200,9 +198,7 @@ class ProducerStates:
         self, entry: ProducerEntry, header: BatchHeader, offset: int, sequences: bool
     ) -> RememberedBatch | None:
         epoch, sequence, last = header.producer_epoch, header.base_sequence, entry.last_sequence
-        in_order = epoch == entry.epoch and (
-            sequence == last + 1 or (sequence == 0 and last == LARGEST_SEQUENCE)
-        )
+        in_order = epoch == entry.epoch and (sequence == last + 1 or (sequence == 0 and last == LARGEST_SEQUENCE))
         if not in_order:
             if sequences and (duplicate := entry.find_duplicate(header)):
                 return duplicate

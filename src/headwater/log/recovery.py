@@ -145,9 +145,7 @@ class _Loader:
             if name.endswith(SNAPSHOT_SUFFIX):
                 self.snapshots.offsets.append(int(stem))
             elif name.endswith(LOG_SUFFIX):
-                self.segments.append(
-                    self._segment(int(stem), has_txn_index=stem + TXN_INDEX_SUFFIX in present)
-                )
+                self.segments.append(self._segment(int(stem), has_txn_index=stem + TXN_INDEX_SUFFIX in present))
             elif name.endswith(SUFFIXES) and stem + LOG_SUFFIX not in present:
                 _log.warning("removed %s/%s: it belongs to no segment", self.path, name)
                 self.fs.remove(f"{self.path}/{name}")

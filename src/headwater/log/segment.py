@@ -274,9 +274,7 @@ class Segment:
         return self._max_timestamp_ms
 
     def _last_time_entry(self) -> tuple[int, int]:
-        if self._time_index is None and (
-            last := read_last_time_entry(self.fs, self.stem + TIME_INDEX_SUFFIX)
-        ):
+        if self._time_index is None and (last := read_last_time_entry(self.fs, self.stem + TIME_INDEX_SUFFIX)):
             return last
         return self.time_index.last()
 
@@ -316,9 +314,7 @@ class Segment:
             if at + _PREFIX.size > len(chunk):
                 chunk, chunk_start, at = read(position, min(_SCAN_BYTES, size - position)), position, 0
                 if len(chunk) < _PREFIX.size:
-                    raise CorruptSegmentError(
-                        self.path, position, f"{size - position} bytes are no whole batch"
-                    )
+                    raise CorruptSegmentError(self.path, position, f"{size - position} bytes are no whole batch")
             base_offset, length, last_delta = _PREFIX.unpack_from(chunk, at)
             if base_offset + last_delta >= offset:
                 break
@@ -412,10 +408,8 @@ class Segment:
             if header.max_timestamp_ms > largest_ms and header.base_offset >= start_offset:
                 largest_ms = header.max_timestamp_ms
             elif header.max_timestamp_ms > largest_ms:
-                kept = [
-                    r.timestamp_ms for r in decode_records(batch.buffer, header) if r.offset >= start_offset
-                ]
-                largest_ms = max([largest_ms, *kept])
+                kept = [r.timestamp_ms for r in decode_records(batch.buffer, header) if r.offset >= start_offset]
+                largest_ms = max(largest_ms, max(kept, default=largest_ms))
         return largest_ms
 
     def offset_beyond(self, position: int) -> int | None:
@@ -453,9 +447,7 @@ class Segment:
     def finish_time_index(self) -> None:
         """Note the segment's largest timestamp in the time index, as is done when it rolls or closes."""
         if self.max_timestamp_ms >= 0:
-            self.time_index.append_if_later(
-                self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset
-            )
+            self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
 
     def write_indexes(self, *, sync: bool = False) -> None:
         """Bring the index files up to date; may run in a thread, one at a time."""

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -28,6 +29,7 @@ PENDING: Final = object()
 
 _TRUSTED_FRAME_BYTES: Final = 1024 * 1024
 _SEND_LIMIT_BYTES: Final = 4 * 1024 * 1024
+_LENGTH: Final = struct.Struct(">i")
 
 
 class OpenFile(Protocol):
@@ -150,7 +152,7 @@ class Connection:
         needed = 0
         try:
             while not self.busy and not self._out and end - start >= 4:
-                size = int.from_bytes(view[start : start + 4], "big", signed=True)
+                size = _LENGTH.unpack_from(view, start)[0]
                 if size < 0 or size > self.host.max_frame_bytes:
                     limit = self.host.max_frame_bytes
                     raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={limit}")
@@ -169,7 +171,10 @@ class Connection:
         except ProtocolViolationError as error:
             self.close(str(error))
             return
-        self._keep(view, start, end, needed)
+        if start == end and self._buffer is None:
+            self._start = self._end = 0
+        else:
+            self._keep(view, start, end, needed)
 
     def _keep(self, view: memoryview, start: int, end: int, needed: int) -> None:
         """Holds on to the bytes of an incomplete or waiting frame; gives the buffer back when there are none."""

@@ -1,25 +1,37 @@
 """Fetch as bytes: reads the request, and writes the response around byte ranges that never enter the process.
 
 Versions 4 to 18. Topics go by name up to version 12 and by the 16 bytes of their id from version 13 on.
+Compiled by Cython (pure Python mode) and correct without it.
 """
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from headwater.protocol.wire import Cursor, length_bytes, string_bytes, uvarint_bytes
+try:
+    import cython
+except ImportError:
+    from headwater.protocol import without_cython as cython
 
-_FIRST_FLEXIBLE: Final = 12
-_FIRST_WITH_TOPIC_ID: Final = 13
-_INT32: Final = struct.Struct(">i")
-_LIMITS: Final = struct.Struct(">iii")
-_PARTITION_V4: Final = struct.Struct(">iqi")
-_PARTITION_V5: Final = struct.Struct(">iqqi")
-_PARTITION_V9: Final = struct.Struct(">iiqqi")
-_PARTITION_V12: Final = struct.Struct(">iiqiqi")
-_RESULT_V4: Final = struct.Struct(">ihqq")
-_RESULT_V5: Final = struct.Struct(">ihqqq")
-_ABORTED: Final = struct.Struct(">qq")
-_TOP: Final = struct.Struct(">ihi")
+if cython.compiled:
+    from cython.cimports.headwater.protocol.wire import Cursor, length_bytes, string_bytes, uvarint_bytes
+else:
+    from headwater.protocol.wire import Cursor, length_bytes, string_bytes, uvarint_bytes
+
+_FIRST_FLEXIBLE = cython.declare(cython.int, 12)
+_FIRST_WITH_TOPIC_ID = cython.declare(cython.int, 13)
+_INT32 = struct.Struct(">i")
+_LIMITS = struct.Struct(">iii")
+_PARTITION_V4 = struct.Struct(">iqi")
+_PARTITION_V5 = struct.Struct(">iqqi")
+_PARTITION_V9 = struct.Struct(">iiqqi")
+_PARTITION_V12 = struct.Struct(">iiqiqi")
+_RESULT_V4 = struct.Struct(">ihqq")
+_RESULT_V5 = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_TOP = struct.Struct(">ihi")
 
 
 class FetchPartition(NamedTuple):
@@ -61,14 +73,15 @@ class PartitionResult(NamedTuple):
     diverging_epoch: tuple[int, int] | None = None
 
 
-def read_request(frame: memoryview, position: int, version: int) -> FetchRequest:
+def read_request(frame: memoryview, position: cython.Py_ssize_t, version: cython.int) -> FetchRequest:
     """Reads the request body that starts at `position` of `frame`."""
-    flexible = version >= _FIRST_FLEXIBLE
-    cursor = Cursor(frame, position)
+    flexible: cython.bint = version >= _FIRST_FLEXIBLE
+    cursor: Cursor = Cursor(frame, position)
     replica_id = cursor.int32() if version < 15 else -1
     max_wait_ms, min_bytes, max_bytes = _LIMITS.unpack_from(frame, cursor.advance(12))
     isolation_level = cursor.int8()
-    session_id, session_epoch = (cursor.int32(), cursor.int32()) if version >= 7 else (0, -1)
+    session_id = cursor.int32() if version >= 7 else 0
+    session_epoch = cursor.int32() if version >= 7 else -1
     topics = []
     for _ in range(cursor.array(flexible, 3)):
         topic = cursor.uuid() if version >= _FIRST_WITH_TOPIC_ID else cursor.string(flexible) or ""
@@ -97,7 +110,7 @@ def read_request(frame: memoryview, position: int, version: int) -> FetchRequest
     )
 
 
-def _read_partition(cursor: Cursor, version: int) -> FetchPartition:
+def _read_partition(cursor: Cursor, version: cython.int) -> FetchPartition:
     data = cursor.data
     if version >= 12:
         partition = FetchPartition(*_PARTITION_V12.unpack_from(data, cursor.advance(32)))
@@ -131,7 +144,7 @@ def response_parts(
     results: list[tuple[str | bytes, list[PartitionResult]]],
 ) -> list[Any]:
     """The response as bytes and byte ranges in the order of the wire, length first."""
-    flexible = version >= _FIRST_FLEXIBLE
+    flexible: cython.bint = version >= _FIRST_FLEXIBLE
     end_of_struct = b"\0" if flexible else b""
     head = _INT32.pack(correlation_id) + end_of_struct
     head += _TOP.pack(0, error_code, session_id) if version >= 7 else b"\0\0\0\0"
@@ -172,7 +185,7 @@ def _partition_bytes(result: PartitionResult, version: int, flexible: bool) -> b
         data += b"".join(_ABORTED.pack(*entry) + (b"\0" if flexible else b"") for entry in aborted)
     if version >= 11:
         data += b"\xff\xff\xff\xff"  # no other replica is preferred
-    return data + length_bytes(records_size, flexible)
+    return b"".join([data, length_bytes(records_size, flexible)])
 
 
 def _partition_tags(result: PartitionResult) -> bytes:
@@ -180,4 +193,4 @@ def _partition_tags(result: PartitionResult) -> bytes:
         return b"\0"
     epoch, end_offset = result.diverging_epoch
     body = struct.pack(">iqB", epoch, end_offset, 0)
-    return b"\1\0" + uvarint_bytes(len(body)) + body
+    return b"".join([b"\1\0", uvarint_bytes(len(body)), body])

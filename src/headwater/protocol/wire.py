@@ -19,15 +19,11 @@ if cython.compiled:
     from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 
 
-@cython.final
-@cython.cclass
 class Cursor:
-    """Reads a frame from front to back. Every read past its end raises `MalformedRequestError`."""
+    """Reads a frame from front to back. Every read past its end raises `MalformedRequestError`.
 
-    data: memoryview = cython.declare(object, visibility="public")
-    position: int = cython.declare(cython.Py_ssize_t, visibility="public")
-    _end = cython.declare(cython.Py_ssize_t)
-    _octets = cython.declare(cython.p_uchar)
+    Its C attributes and methods are declared in `wire.pxd`.
+    """
 
     def __init__(self, data: memoryview, position: int) -> None:
         view = octets(data)
@@ -36,34 +32,29 @@ class Cursor:
         self.position = min(max(position, 0), self._end)
         self._octets = _address(view)
 
-    @cython.ccall
     def advance(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Steps over `size` bytes and returns where they begin."""
-        start: cython.Py_ssize_t = self.position
+        start = self.position
         if size < 0 or size > self._end - start:
             raise MalformedRequestError(f"a field of {size} bytes at {start} in a frame of {self._end}")
         self.position = start + size
         return start
 
-    @cython.ccall
     def int8(self) -> cython.int:
         """A signed byte."""
         at: cython.Py_ssize_t = self.advance(1)
         return (self._octets[at] ^ 0x80) - 0x80
 
-    @cython.ccall
     def int16(self) -> cython.int:
         """A signed 16-bit number."""
         at: cython.Py_ssize_t = self.advance(2)
         return ((self._octets[at] << 8 | self._octets[at + 1]) ^ 0x8000) - 0x8000
 
-    @cython.ccall
     def int32(self) -> cython.longlong:
         """A signed 32-bit number."""
         at: cython.Py_ssize_t = self.advance(4)
         return _int32(self._octets, at)
 
-    @cython.ccall
     def int64(self) -> cython.longlong:
         """A signed 64-bit number."""
         at: cython.Py_ssize_t = self.advance(8)
@@ -74,7 +65,6 @@ class Cursor:
             high += 1
         return high * 0x10000 * 0x10000 + low
 
-    @cython.ccall
     def uvarint(self) -> cython.longlong:
         """An unsigned variable-length number of at most 32 bits."""
         value: cython.longlong = 0
@@ -88,7 +78,7 @@ class Cursor:
             shift += 7
         raise MalformedRequestError(f"a number of more than five bytes before {self.position}")
 
-    def text(self, size: int) -> str:
+    def text(self, size: cython.Py_ssize_t) -> str:
         """`size` bytes of UTF-8."""
         start: cython.Py_ssize_t = self.advance(size)
         try:
@@ -96,9 +86,9 @@ class Cursor:
         except UnicodeDecodeError as error:
             raise MalformedRequestError(f"a string at {start} is not UTF-8") from error
 
-    def string(self, flexible: bool) -> str | None:
+    def string(self, flexible: cython.bint) -> str | None:
         """A string or null, compact in flexible versions."""
-        size: int = self.uvarint() - 1 if flexible else self.int16()
+        size: cython.Py_ssize_t = self.uvarint() - 1 if flexible else self.int16()
         return None if size < 0 else self.text(size)
 
     def uuid(self) -> bytes:
@@ -106,25 +96,27 @@ class Cursor:
         start: cython.Py_ssize_t = self.advance(16)
         return bytes(self.data[start : start + 16])
 
-    def length(self, flexible: bool) -> int:
+    def length(self, flexible: cython.bint) -> cython.longlong:
         """The length of bytes or of an array; -1 for null."""
-        size: int = self.uvarint() - 1 if flexible else self.int32()
-        return size
+        return self.uvarint() - 1 if flexible else self.int32()
 
-    def array(self, flexible: bool, item_size: int) -> int:
+    def array(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
         """The length of an array whose items take at least `item_size` bytes; null counts as empty."""
         length: cython.longlong = self.length(flexible)
         if length > (self._end - self.position) // item_size:
             raise MalformedRequestError(f"an array of {length} items at {self.position} in a frame of {self._end}")
-        count: int = max(length, 0)
-        return count
+        return 0 if length < 0 else length
 
-    def tags(self, flexible: bool) -> None:
-        """Steps over the tagged fields that end every structure of a flexible version."""
+    def tags(self, flexible: cython.bint) -> cython.bint:
+        """Steps over the tagged fields that end every structure of a flexible version; True for the C side's sake."""
+        count: cython.longlong
         if flexible:
-            for _ in range(self.uvarint()):
+            count = self.uvarint()
+            while count > 0:
                 self.uvarint()
                 self.advance(self.uvarint())
+                count -= 1
+        return True
 
 
 @cython.cfunc
@@ -145,7 +137,7 @@ def _int32(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.longlong:
     return ((data[at] ^ 0x80) - 0x80) * 0x1000000 + (data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3])
 
 
-def uvarint_bytes(value: int) -> bytes:
+def uvarint_bytes(value: cython.longlong) -> bytes:
     """`value` as an unsigned variable-length number."""
     out = bytearray()
     while value > 0x7F:
@@ -155,7 +147,7 @@ def uvarint_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-def string_bytes(value: str | None, flexible: bool) -> bytes:
+def string_bytes(value: str | None, flexible: cython.bint) -> bytes:
     """A string or null, compact in flexible versions."""
     if value is None:
         return b"\0" if flexible else b"\xff\xff"
@@ -163,6 +155,6 @@ def string_bytes(value: str | None, flexible: bool) -> bytes:
     return (uvarint_bytes(len(data) + 1) if flexible else len(data).to_bytes(2, "big")) + data
 
 
-def length_bytes(length: int, flexible: bool) -> bytes:
+def length_bytes(length: cython.longlong, flexible: cython.bint) -> bytes:
     """The length of an array or of records."""
     return uvarint_bytes(length + 1) if flexible else length.to_bytes(4, "big", signed=True)

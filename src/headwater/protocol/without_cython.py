@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 compiled = False
 
 # C types are only ever passed to `declare`, which forgets them.
-int = longlong = short = uint = schar = Py_ssize_t = None  # noqa: A001
+int = longlong = short = uint = schar = Py_ssize_t = bint = None  # noqa: A001
 
 
 def _unchanged(decorated: _T) -> _T:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headwater.cluster.changes import (
     BrokerConfigured,
     Change,
+    LeaderEpochRaised,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -30,6 +31,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(TopicConfigured, name=NAMES, configs=CONFIGS),
     st.builds(BrokerConfigured, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
     st.builds(ProducerIdsReserved, next_producer_id=st.integers(0, 2**62)),
+    st.builds(LeaderEpochRaised, leader_epoch=st.integers(0, 2**31 - 1)),
 )
 
 
@@ -49,10 +51,11 @@ def test_a_change_survives_its_line_and_an_image_its_changes(changes: list[Chang
     again = ClusterImage()
     for change in image.as_changes():
         again.apply(change)
-    assert (again.topics, again.broker_configs, again.next_producer_id) == (
+    assert (again.topics, again.broker_configs, again.next_producer_id, again.leader_epoch) == (
         image.topics,
         image.broker_configs,
         image.next_producer_id,
+        image.leader_epoch,
     )
 
 
@@ -99,7 +102,7 @@ def test_a_long_journal_is_rewritten_short_with_the_same_meaning(tmp_path: Path)
     store.rewrite_if_long()
     store.append(TopicConfigured(name="kept", configs={"cleanup.policy": "compact"}))
     store.close()
-    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 3
+    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 4
     image = reopened(tmp_path)
     assert image.topics["kept"].configs == {"cleanup.policy": "compact"}
     assert image.next_producer_id == 1199

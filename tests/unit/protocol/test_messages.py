@@ -45,8 +45,10 @@ def test_a_request_that_ends_early_is_malformed() -> None:
 
 
 def test_the_header_says_where_the_body_begins() -> None:
-    header = read_header(memoryview(b"\0\x12" + b"\0\3" + b"\0\0\0\7" + b"\0\2me" + b"\1\5\2hi" + b"body"))
-    assert (header.api, header.version, header.correlation_id, header.client_id) == (API_VERSIONS, 3, 7, "me")
+    frame = memoryview(b"\0\x12" + b"\0\3" + b"\0\0\0\7" + b"\0\2me" + b"\1\5\2hi" + b"body")
+    header = read_header(frame)
+    assert (header.api, header.version, header.correlation_id) == (API_VERSIONS, 3, 7)
+    assert header.client_id(frame) == "me"
     assert header.body == 17
     assert header.supported
 

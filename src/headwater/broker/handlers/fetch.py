@@ -115,8 +115,12 @@ class _Fetch:
         return PENDING
 
     async def _answer_when_warm(self, cold: list[FileRange], found: Found) -> None:
-        for part in cold:
-            await asyncio.to_thread(page_cache.warm, part)
+        try:
+            for part in cold:
+                await asyncio.to_thread(page_cache.warm, part)
+        except OSError as error:
+            self._connection.close(f"its records cannot be read: {error}")
+            return
         self._connection.reply(self._parts(found))
 
     def _parts(self, found: Found) -> list[Any]:

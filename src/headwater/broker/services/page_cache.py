@@ -20,7 +20,7 @@ def is_cold(part: FileRange) -> bool:
         return False
     probe = [bytearray(1)]
     descriptor, end = part.file.fileno(), part.position + part.size
-    for position in (*range(part.position, end - 1, _PROBE_EVERY_BYTES), end - 1):
+    for position in range(end - 1, part.position - 1, -_PROBE_EVERY_BYTES):
         try:
             os.preadv(descriptor, probe, position, _RWF_NOWAIT)
         except BlockingIOError:

@@ -1,8 +1,10 @@
 """A partition as the broker serves it: its log, its leader epoch, and who waits for it."""
 
+import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from headwater.broker.services.append_rules import AppendRules
 from headwater.config import TopicConfig
 from headwater.log.log import Log
 
@@ -20,7 +22,7 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
-        self.flushed_s = 0.0
+        self.flushed_s = time.monotonic()
         self.waiters: set[Waiter] = set()
 
     @property
@@ -36,12 +38,24 @@ class Partition:
 class Topic:
     """A topic and its partitions, by index."""
 
-    __slots__ = ("config", "id_bytes", "name", "overrides", "partitions", "topic_id")
+    __slots__ = ("_config", "append_rules", "id_bytes", "name", "overrides", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: UUID, overrides: dict[str, str], config: TopicConfig) -> None:
         self.name = name
         self.topic_id = topic_id
         self.id_bytes = topic_id.bytes
         self.overrides = overrides
-        self.config = config
         self.partitions: list[Partition] = []
+        self.config = config
+
+    @property
+    def config(self) -> TopicConfig:
+        """The settings in force; replaced as a whole, here and in the logs."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.append_rules = AppendRules(config)
+        for partition in self.partitions:
+            partition.log.config = config

@@ -140,14 +140,10 @@ class Topics:
     def _publish(self, topic: Topic, logs: list[Log]) -> None:
         for log in logs:
             log.config = topic.config
-            # After an unclean stop a client may hold offsets that were lost: a new epoch lets it notice (KIP-320).
-            unclean = not self._log_dirs.dir_of(log.topic_partition).was_clean
-            epoch = max(log.latest_epoch + unclean, 0)
+            epoch = max(log.latest_epoch, self._store.image.leader_epoch)
             topic.partitions.append(Partition(topic, len(topic.partitions), log, epoch))
         self.by_name[topic.name] = topic
         self.by_id[topic.id_bytes] = topic
 
     def _reconfigure(self, topic: Topic) -> None:
         topic.config = TopicConfig.from_values(topic.overrides, self._config())
-        for partition in topic.partitions:
-            partition.log.config = topic.config

@@ -1,0 +1,198 @@
+"""`headwater demo`: the main job end to end, on a broker of its own that leaves nothing behind."""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from headwater.cli.apps import new_app
+from headwater.cli.options import Json
+from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
+
+if TYPE_CHECKING:
+    from headwater.cli.demo_broker import DemoBroker
+    from headwater.cli.demo_interrupts import Interrupts
+    from headwater.cli.demo_records import Leg, Plan
+    from headwater.cli.demo_screen import Screen
+    from headwater.client import Client
+
+T = TypeVar("T")
+
+app = new_app()
+
+_TOPIC: Final = "orders"
+_PARTITIONS: Final = 3
+_BYTES_A_RECORD_ON_DISK: Final = 120
+
+
+@app.command()
+def demo(
+    records: Annotated[
+        int, typer.Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="How many to write and read.")
+    ] = 1_000_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data dir.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show it all: start a broker, write and read a million records, check them, look at the files."""
+    from headwater.cli.demo_broker import DemoError
+    from headwater.cli.demo_interrupts import Interrupts
+    from headwater.client import ClientError
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    interrupts = Interrupts()
+    try:
+        with interrupts.caught():
+            summary = _run(records, interrupts, keep=keep, quiet=as_json)
+    except (DemoError, ClientError) as error:
+        fail(f"the demo failed: {error}")
+    except KeyboardInterrupt:
+        complain("interrupted; the demo's broker is stopped" + ("" if keep else " and its data removed"))
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(summary)
+
+
+def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> dict[str, Any]:
+    from headwater.cli.demo_broker import data_dir, demand_space, running_broker
+    from headwater.cli.demo_records import Plan
+    from headwater.cli.demo_screen import Screen
+
+    screen = Screen(quiet=quiet)
+    plan = Plan(topic=_TOPIC, records=records, partitions=_PARTITIONS)
+    screen.title(f"headwater demo: a broker, a topic, {counted(records, 'record')} in and out")
+    with data_dir(interrupts, keep=keep) as data:
+        demand_space(data, records * _BYTES_A_RECORD_ON_DISK)
+        with running_broker(data, interrupts) as broker:
+            screen.step("broker", f"ready at {broker.bootstrap} after {broker.start_s:.2f} s")
+            screen.more(f"process {broker.process.pid}, data in {data}")
+            written, read = _in_and_out(screen, broker, plan)
+            _show_cluster(screen, broker)
+            stop_s = broker.stop()
+            screen.step("stop", f"the broker ended cleanly after {stop_s:.2f} s")
+        _show_files(screen, data)
+        log_bytes = sum(file.stat().st_size for file in data.glob("*/*.log"))
+    _say_what_next(screen, data if keep else None)
+    return {
+        "ok": True,
+        "records": records,
+        "partitions": _PARTITIONS,
+        "value_bytes": records * 100,
+        "log_bytes": log_bytes,
+        "start_seconds": round(broker.start_s, 6),
+        "write": _as_json(written),
+        "read": _as_json(read),
+        "stop_seconds": round(stop_s, 6),
+        "data": str(data) if keep else None,
+    }
+
+
+def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[Leg, Leg]":
+    """The records' way into the broker and back, each step shown and checked."""
+    from headwater.cli.demo_records import VALUE_BYTES, demand_same_bytes, read_all, write_all
+
+    started_s = time.perf_counter()
+    _with_broker(broker, _create_topic)
+    screen.step("topic", f"{_TOPIC} with {_PARTITIONS} partitions, made in {time.perf_counter() - started_s:.2f} s")
+    with screen.bar("write", plan.records, VALUE_BYTES) as progress:
+        written = _with_broker(broker, lambda client: write_all(client, plan, progress))
+    _tell_leg(screen, "write", written)
+    with screen.bar("read", plan.records, VALUE_BYTES) as progress:
+        read = _with_broker(broker, lambda client: read_all(client, plan, progress))
+    _tell_leg(screen, "read", read)
+    demand_same_bytes(written, read)
+    screen.step("check", f"all {plan.records:,} came back, each once, in order in its partition, byte for byte")
+    return written, read
+
+
+async def _create_topic(client: "Client") -> None:
+    from headwater.client.admin import NewTopic, create_topics
+
+    for outcome in await create_topics(client, [NewTopic(name=_TOPIC, partitions=_PARTITIONS)]):
+        if outcome.error is not None:
+            raise outcome.error
+
+
+def _with_broker(broker: "DemoBroker", operation: "Callable[[Client], Awaitable[T]]") -> T:
+    """Runs one operation on the demo's broker, as long as that lives."""
+    import uvloop
+
+    from headwater.client import Client
+
+    async def run() -> T:
+        async with Client(broker.bootstrap, client_id="headwater-demo") as client:
+            return await operation(client)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(broker.while_alive(run()))
+
+
+def _tell_leg(screen: "Screen", name: str, leg: "Leg") -> None:
+    """The rates, where no bar shows them."""
+    if not screen.pretty:
+        rates = f"{leg.records_per_s:,.0f} a second, {bytes_for_people(leg.bytes_per_s)}/s"
+        screen.step(name, f"{counted(leg.records, 'record')} in {leg.seconds:.2f} s, {rates}")
+
+
+def _show_cluster(screen: "Screen", broker: "DemoBroker") -> None:
+    """The same commands as a user would type, with their own output."""
+    from headwater.cli import cluster, topics
+
+    if screen.quiet:
+        return
+    screen.command(f"{_program()} topics describe {_TOPIC} -b {broker.bootstrap}")
+    topics.describe([_TOPIC], bootstrap=broker.bootstrap)
+    screen.command(f"{_program()} cluster -b {broker.bootstrap}")
+    cluster.show_cluster(bootstrap=broker.bootstrap)
+    screen.line("")
+
+
+def _show_files(screen: "Screen", data: Path) -> None:
+    from headwater.cli.demo_folder import show_first_batch, show_folder, show_index
+
+    first = f"{_TOPIC}-0"
+    screen.title("What is on disk: the files of Apache Kafka, byte for byte")
+    show_folder(screen, data, first)
+    screen.title(f"The offset index of {first}")
+    show_index(screen, data / first)
+    screen.title(f"The first batch in {first}, decoded")
+    show_first_batch(screen, data / first)
+
+
+def _say_what_next(screen: "Screen", kept: Path | None) -> None:
+    program = _program()
+    screen.title("Try next")
+    again = [] if kept is None else [(f"{program} up --data {kept}", "serve this demo's data again")]
+    screen.pairs(
+        [
+            *again,
+            (f"{program} up", "a broker that stays, at localhost:9092"),
+            (f"{program} topics create {_TOPIC} -p 3", "in another terminal"),
+            (f"seq 10 | {program} produce {_TOPIC}", ""),
+            (f"{program} consume {_TOPIC} --from-beginning", ""),
+        ]
+    )
+    screen.line("\n  Any Kafka client works too. README.md shows more.")
+
+
+def _program() -> str:
+    """How the reader of this terminal can call headwater: by name, or by the path that was used now."""
+    called = sys.argv[0]
+    found = shutil.which("headwater")
+    if not os.path.exists(called) or (found is not None and os.path.samefile(found, called)):
+        return "headwater"
+    return min(os.path.relpath(called), os.path.abspath(called), key=len)
+
+
+def _as_json(leg: "Leg") -> dict[str, float]:
+    return {
+        "seconds": round(leg.seconds, 6),
+        "records_per_second": round(leg.records_per_s, 1),
+        "bytes_per_second": round(leg.bytes_per_s, 1),
+    }

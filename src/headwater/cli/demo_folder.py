@@ -1,0 +1,116 @@
+"""A look at the log folder that the demo's broker leaves behind: its tree, an index, and the first batch decoded."""
+
+import struct
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from headwater.cli.demo_broker import DemoError
+from headwater.cli.demo_screen import Screen
+from headwater.cli.output import bytes_for_people, counted
+from headwater.protocol.records import BatchHeader, CorruptBatchError, crc_is_valid, decode_records, parse_header
+
+_OFFSET_ENTRY: Final = struct.Struct(">II")
+_TIME_ENTRY: Final = struct.Struct(">qI")
+_MEANINGS: Final = {
+    ".log": "the record batches",
+    ".snapshot": "what the producers sent last, so that a retry is not written twice",
+    "leader-epoch-checkpoint": "which leader wrote from which offset on",
+    "partition.metadata": "the topic's id",
+    "meta.properties": "whose folder this is",
+    "recovery-point-offset-checkpoint": "up to where everything is on disk",
+    "log-start-offset-checkpoint": "where the logs begin",
+    "replication-offset-checkpoint": "up to where everything is committed",
+    ".kafka_cleanshutdown": "the broker was stopped cleanly: nothing to check at the next start",
+}
+
+
+def show_folder(screen: Screen, data: Path, partition: str) -> None:
+    """The files, with one partition's folder opened."""
+    screen.line((str(data), "bold"))
+    entries = sorted(data.iterdir(), key=lambda entry: (entry.is_file(), entry.name))
+    entries = [entry for entry in entries if entry.name != ".lock"]
+    for number, entry in enumerate(entries, start=1):
+        last = number == len(entries)
+        branch, trunk = ("└── ", "    ") if last else ("├── ", "│   ")
+        if entry.name == partition:
+            screen.line((branch, "dim"), (f"{entry.name}/", "bold blue"))
+            inside = sorted(entry.iterdir())
+            for place, file in enumerate(inside, start=1):
+                _show_file(screen, trunk + ("└── " if place == len(inside) else "├── "), file)
+        elif entry.is_dir():
+            size = bytes_for_people(sum(file.stat().st_size for file in entry.iterdir()))
+            _show_entry(screen, branch, f"{entry.name}/", size, "", style="bold blue")
+        else:
+            _show_file(screen, branch, entry)
+
+
+def show_index(screen: Screen, folder: Path) -> None:
+    """The first entries of an offset index: what a look-up searches."""
+    entries = list(_OFFSET_ENTRY.iter_unpack(_first(folder, ".index").read_bytes()))
+    for offset, position in entries[:2]:
+        screen.line(f"  the batch that ends at offset {offset:,} begins at byte {position:,}")
+    if len(entries) > 2:
+        screen.line((f"  … {len(entries) - 2:,} more, one for each batch of this size", "dim"))
+
+
+def show_first_batch(screen: Screen, folder: Path) -> None:
+    """The header of the first batch and a few of its records; DemoError when its checksum is wrong."""
+    log = _first(folder, ".log")
+    with log.open("rb") as file:
+        content = file.read(4 << 20)
+    try:
+        header = parse_header(content, 0, len(content))
+        intact = crc_is_valid(content, header)
+        records = decode_records(content, header)
+    except CorruptBatchError as error:
+        raise DemoError(f"the first batch of {log} cannot be read: {error}") from None
+    if not intact:
+        raise DemoError(f"the first batch of {log} has a wrong checksum")
+    for name, value in _header_facts(header):
+        screen.line(f"  {name:<11}", value)
+    screen.line(("  CRC-32C    ", ""), f"{header.crc:08x} ", ("ok", "bold green"))
+    for record in (records[0], records[-1]) if len(records) > 1 else records:
+        screen.line((f"  offset {record.offset:<4,} ", ""), ((record.value or b"").decode(), "cyan"))
+
+
+def _header_facts(header: BatchHeader) -> Iterator[tuple[str, str]]:
+    yield "offsets", f"{header.base_offset:,} to {header.last_offset:,} ({counted(header.records_count, 'record')})"
+    yield "size", f"{header.size:,} bytes, magic {header.magic}"
+    yield "times", f"{_time(header.base_timestamp_ms)} to {_time(header.max_timestamp_ms)}"
+    yield (
+        "producer",
+        f"id {header.producer_id}, epoch {header.producer_epoch}, first sequence number {header.base_sequence}",
+    )
+
+
+def _show_file(screen: Screen, branch: str, file: Path) -> None:
+    size = file.stat().st_size
+    if file.suffix == ".index":
+        meaning = f"offset → position, {_entries(size // _OFFSET_ENTRY.size)}"
+    elif file.suffix == ".timeindex":
+        meaning = f"time → offset, {_entries(size // _TIME_ENTRY.size)}"
+    else:
+        meaning = _MEANINGS.get(file.name) or _MEANINGS.get(file.suffix, "")
+    _show_entry(screen, branch, file.name, bytes_for_people(size), meaning)
+
+
+def _show_entry(screen: Screen, branch: str, name: str, size: str, meaning: str, *, style: str = "") -> None:
+    width = 43 - len(branch)
+    screen.line((branch, "dim"), (name.ljust(width), style), size.rjust(9), (f"  {meaning}".rstrip(), "dim"))
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def _first(folder: Path, suffix: str) -> Path:
+    files = sorted(folder.glob(f"*{suffix}"))
+    if not files:
+        raise DemoError(f"{folder} has no {suffix} file")
+    return files[0]
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(" ", "milliseconds")
