@@ -6,6 +6,7 @@ from setuptools import Extension, setup
 
 # Each of these runs uncompiled too; the tests import both forms.
 COMPILED = (
+    "headwater.client.partitioner",
     "headwater.protocol.batches",
     "headwater.protocol.fetch_lane",
     "headwater.protocol.headers",

@@ -120,6 +120,12 @@ def test_only_the_configs_asked_for_are_described(wire: Wire, topic: Topic) -> N
     }
 
 
+def test_an_empty_list_of_configs_asks_for_all(wire: Wire, topic: Topic) -> None:
+    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic.name, "configuration_keys": []}
+    (result,) = wire.send("describe_configs", resources=[resource]).results
+    assert {entry.name for entry in result.configs} == set(topic_configs(wire, topic.name))
+
+
 def test_synonyms_and_documentation_come_only_when_asked_for(wire: Wire, topic: Topic) -> None:
     resource = {
         "resource_type": TOPIC_RESOURCE,

@@ -200,6 +200,17 @@ def test_watermarks_and_offsets_for_times(broker: Broker, wire: Wire) -> None:
             assert found.offset == offset
 
 
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_offsets_for_times_look_into_compressed_batches(broker: Broker, wire: Wire, codec: str) -> None:
+    topic = create_topic(wire)
+    messages = [{"value": b"v" * 50, "timestamp": AN_HOUR_AGO_MS + n * 1000} for n in range(10)]
+    send_all(broker, topic.name, messages, **{"compression.type": codec, "linger.ms": 50})
+    with consuming(broker) as consumer:
+        asked = TopicPartition(topic.name, 0, AN_HOUR_AGO_MS + 6001)
+        (found,) = consumer.offsets_for_times([asked], timeout=10)
+    assert found.offset == 7
+
+
 def test_the_end_of_the_partition_is_reported(broker: Broker, wire: Wire) -> None:
     topic = create_topic(wire)
     send_all(broker, topic.name, [{"value": b"v"}])

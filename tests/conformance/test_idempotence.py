@@ -44,6 +44,19 @@ def test_each_producer_gets_an_id_of_its_own_with_epoch_0(wire: Wire) -> None:
     assert epoch == 0
 
 
+def test_an_id_that_the_client_brings_is_not_taken_without_a_transaction(wire: Wire) -> None:
+    known, _ = new_producer(wire)
+    request = {"transactional_id": None, "transaction_timeout": 1000}
+    answer = wire.send("init_producer_id", **request, producer_id=known, producer_epoch=3)
+    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.none, 0)
+    assert answer.producer_id != known
+
+
+def test_an_empty_transactional_id_is_an_invalid_request(wire: Wire) -> None:
+    answer = wire.send("init_producer_id", transactional_id="", transaction_timeout=1000)
+    assert answer.error_code is ErrorCode.invalid_request
+
+
 def test_the_sequence_is_kept_in_the_batch(producer: Producer, wire: Wire, topic: Topic) -> None:
     producer.send(0, b"a", b"b")
     producer.send(2, b"c")

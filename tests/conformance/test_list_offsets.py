@@ -14,7 +14,7 @@ from .actions import (
     produce_ok,
     unique_name,
 )
-from .batches import AN_HOUR_AGO_MS, Record, batch
+from .batches import AN_HOUR_AGO_MS, Record, batch, now_ms
 from .wire import Wire
 
 
@@ -137,6 +137,17 @@ def test_trap_by_time_is_right_across_segments_whose_times_go_back(wire: Wire, s
         answer = list_offset(wire, topic, start_ms + 1000 * asked)
         assert (answer.offset, answer.timestamp) == (offset, start_ms + 1000 * seconds[offset]), asked
     assert list_offset(wire, topic, start_ms + 61_000).offset == -1
+
+
+def test_by_time_goes_by_the_time_of_append_where_the_topic_says_so(wire: Wire, start_ms: int) -> None:
+    topic = create_topic(wire, configs={"message.timestamp.type": "LogAppendTime"})
+    before_ms = now_ms() - 1
+    produce_ok(wire, topic, batch(*(Record(timestamp_ms=start_ms + at) for at in (0, 10, 20))))
+    assert list_offset(wire, topic, start_ms).offset == 0
+    answer = list_offset(wire, topic, before_ms)
+    assert answer.offset == 0
+    assert before_ms <= answer.timestamp <= now_ms() + 1
+    assert list_offset(wire, topic, now_ms() + 10_000).offset == -1
 
 
 def test_an_unknown_partition_or_topic_is_an_error(wire: Wire, timed: Topic) -> None:

@@ -11,6 +11,9 @@ from .actions import (
     LATEST,
     Topic,
     create_topic,
+    describe_topic,
+    eventually,
+    fetch,
     fetch_all,
     list_offset,
     produce,
@@ -19,6 +22,7 @@ from .actions import (
     unique_name,
 )
 from .batches import Record, batch, now_ms, read_batches, read_records, values
+from .conftest import Broker
 from .wire import Wire, plain
 
 DAY_MS = 86_400_000
@@ -80,6 +84,27 @@ def test_acks_must_be_0_1_or_all(wire: Wire, topic: Topic, acks: int) -> None:
     answer = produce(wire, topic, batch(b"v"), acks=acks)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.invalid_required_acks, -1)
     assert is_empty(wire, topic)
+
+
+@pytest.mark.parametrize("damage", ["unknown partition", "corrupt"])
+def test_an_error_with_acks_0_closes_the_connection_as_there_is_no_answer_to_tell_it(
+    broker: Broker, wire: Wire, topic: Topic, damage: str
+) -> None:
+    partition, crc = (9, None) if damage == "unknown partition" else (0, 12345)
+    with Wire(broker.bootstrap, timeout_s=10) as other:
+        other.send_only("produce", **produce_values(topic, batch(b"v", crc=crc), partition=partition, acks=0))
+        assert other.is_closed_by_peer()
+    assert is_empty(wire, topic)
+
+
+def test_the_id_of_a_topic_made_anew_is_another(wire: Wire, topic: Topic) -> None:
+    wire.send("delete_topics", topics=[{"name": topic.name, "topic_id": None}], timeout=10_000)
+    unknown = ErrorCode.unknown_topic_or_partition
+    eventually(lambda: describe_topic(wire, topic.name).error_code is unknown, "the deletion")
+    again = create_topic(wire, name=topic.name)
+    assert produce(wire, topic, batch(b"old")).error_code is ErrorCode.unknown_topic_id
+    assert fetch(wire, topic, 0).error_code is ErrorCode.unknown_topic_id
+    assert produce_ok(wire, again, batch(b"new")) == 0
 
 
 def test_no_topics_is_an_empty_answer(wire: Wire) -> None:

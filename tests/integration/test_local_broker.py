@@ -106,8 +106,7 @@ def test_the_port_is_free_or_the_one_that_was_asked_for() -> None:
 
 
 def test_config_goes_by_kafkas_names_and_topics_are_created_when_used() -> None:
-    config = {"num.partitions": 3, "message.max.bytes": "12345", "node.id": 5, "log.flush.interval.ms": 10.0}
-    del config["log.flush.interval.ms"]
+    config: dict[str, str | int] = {"num.partitions": 3, "message.max.bytes": "12345", "node.id": 5}
     with LocalBroker(config=config) as broker, Wire(broker.bootstrap) as wire:
         found = describe_configs(wire, BROKER_RESOURCE, "5", "num.partitions", "message.max.bytes")
         assert {name: entry.value for name, entry in found.items()} == {
@@ -246,7 +245,9 @@ def with_confluent(bootstrap: str, topic: str) -> list[bytes]:
     for value in VALUES:
         producer.produce(topic, value)
     assert producer.flush(20) == 0
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     messages = consumer.consume(len(VALUES), timeout=20)
     consumer.close()
@@ -275,7 +276,7 @@ def with_kafka_python(bootstrap: str, topic: str) -> list[bytes]:
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000
     )
     consumer.assign([KafkaPythonPartition(topic, 0)])
-    found = [message.value for message, _ in zip(consumer, VALUES, strict=False)]
+    found = [message.value for _, message in zip(VALUES, consumer, strict=False)]
     consumer.close()
     return found
 

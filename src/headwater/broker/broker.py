@@ -90,7 +90,9 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self.log_dirs.close, self.topics.high_watermarks())
+        threads = self.config.num_recovery_threads_per_data_dir
+        watermarks = self.topics.high_watermarks()
+        await asyncio.to_thread(self.log_dirs.close, watermarks, threads_per_dir=threads)
         self._store.close()
 
     @property

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -42,7 +41,6 @@ def demo(
     """Show it all: start a broker, write and read a million records, check them, look at the files."""
     from headwater.cli.demo_broker import DemoError
     from headwater.cli.demo_interrupts import Interrupts
-    from headwater.client import ClientError
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
@@ -50,7 +48,7 @@ def demo(
     try:
         with interrupts.caught():
             summary = _run(records, interrupts, keep=keep, quiet=as_json)
-    except (DemoError, ClientError) as error:
+    except DemoError as error:
         fail(f"the demo failed: {error}")
     except KeyboardInterrupt:
         complain("interrupted; the demo's broker is stopped" + ("" if keep else " and its data removed"))
@@ -61,15 +59,19 @@ def demo(
 
 def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> dict[str, Any]:
     from headwater.cli.demo_broker import data_dir, demand_space, running_broker
-    from headwater.cli.demo_records import Plan
     from headwater.cli.demo_screen import Screen
 
     screen = Screen(quiet=quiet)
-    plan = Plan(topic=_TOPIC, records=records, partitions=_PARTITIONS)
     screen.title(f"headwater demo: a broker, a topic, {counted(records, 'record')} in and out")
     with data_dir(interrupts, keep=keep) as data:
         demand_space(data, records * _BYTES_A_RECORD_ON_DISK)
         with running_broker(data, interrupts) as broker:
+            from headwater.cli.demo_records import (
+                VALUE_BYTES,
+                Plan,
+            )  # the client loads only now: the title shows at once
+
+            plan = Plan(topic=_TOPIC, records=records, partitions=_PARTITIONS)
             screen.step("broker", f"ready at {broker.bootstrap} after {broker.start_s:.2f} s")
             screen.more(f"process {broker.process.pid}, data in {data}")
             written, read = _in_and_out(screen, broker, plan)
@@ -83,7 +85,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
         "ok": True,
         "records": records,
         "partitions": _PARTITIONS,
-        "value_bytes": records * 100,
+        "value_bytes": records * VALUE_BYTES,
         "log_bytes": log_bytes,
         "start_seconds": round(broker.start_s, 6),
         "write": _as_json(written),
@@ -96,10 +98,15 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
 def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[Leg, Leg]":
     """The records' way into the broker and back, each step shown and checked."""
     from headwater.cli.demo_records import VALUE_BYTES, demand_same_bytes, read_all, write_all
+    from headwater.client.admin import NewTopic, create_topics
 
-    started_s = time.perf_counter()
-    _with_broker(broker, _create_topic)
-    screen.step("topic", f"{_TOPIC} with {_PARTITIONS} partitions, made in {time.perf_counter() - started_s:.2f} s")
+    async def create_topic(client: "Client") -> None:
+        for outcome in await create_topics(client, [NewTopic(name=plan.topic, partitions=plan.partitions)]):
+            if outcome.error is not None:
+                raise outcome.error
+
+    _with_broker(broker, create_topic)
+    screen.step("topic", f"{plan.topic} with {plan.partitions} partitions")
     with screen.bar("write", plan.records, VALUE_BYTES) as progress:
         written = _with_broker(broker, lambda client: write_all(client, plan, progress))
     _tell_leg(screen, "write", written)
@@ -107,16 +114,8 @@ def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[
         read = _with_broker(broker, lambda client: read_all(client, plan, progress))
     _tell_leg(screen, "read", read)
     demand_same_bytes(written, read)
-    screen.step("check", f"all {plan.records:,} came back, each once, in order in its partition, byte for byte")
+    screen.step("check", "all came back: each once, in order in its partition, byte for byte")
     return written, read
-
-
-async def _create_topic(client: "Client") -> None:
-    from headwater.client.admin import NewTopic, create_topics
-
-    for outcome in await create_topics(client, [NewTopic(name=_TOPIC, partitions=_PARTITIONS)]):
-        if outcome.error is not None:
-            raise outcome.error
 
 
 def _with_broker(broker: "DemoBroker", operation: "Callable[[Client], Awaitable[T]]") -> T:
@@ -157,7 +156,7 @@ def _show_files(screen: "Screen", data: Path) -> None:
     from headwater.cli.demo_folder import show_first_batch, show_folder, show_index
 
     first = f"{_TOPIC}-0"
-    screen.title("What is on disk: the files of Apache Kafka, byte for byte")
+    screen.title("On disk: partitions are kept in Apache Kafka's own format")
     show_folder(screen, data, first)
     screen.title(f"The offset index of {first}")
     show_index(screen, data / first)
@@ -168,17 +167,17 @@ def _show_files(screen: "Screen", data: Path) -> None:
 def _say_what_next(screen: "Screen", kept: Path | None) -> None:
     program = _program()
     screen.title("Try next")
-    again = [] if kept is None else [(f"{program} up --data {kept}", "serve this demo's data again")]
+    if kept is not None:
+        screen.line("  ", (f"{program} up --data {kept}", "cyan"), ("  this demo's data again\n", "dim"))
     screen.pairs(
         [
-            *again,
-            (f"{program} up", "a broker that stays, at localhost:9092"),
+            (f"{program} up", "a broker that stays"),
             (f"{program} topics create {_TOPIC} -p 3", "in another terminal"),
             (f"seq 10 | {program} produce {_TOPIC}", ""),
-            (f"{program} consume {_TOPIC} --from-beginning", ""),
+            (f"{program} consume {_TOPIC} --from-beginning", "Ctrl-C ends it"),
         ]
     )
-    screen.line("\n  Any Kafka client works too. README.md shows more.")
+    screen.line("\n  README.md shows how to do the same from Python and with any Kafka client.")
 
 
 def _program() -> str:

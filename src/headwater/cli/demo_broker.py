@@ -10,19 +10,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from headwater.cli.demo_interrupts import Interrupts
-from headwater.client import ClientError
 
 T = TypeVar("T")
 
 _READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 30.0
 _LOOK_INTERVAL_S: Final = 0.2
+_LAST_GASP_S: Final = 1.0
 
 
 class DemoError(Exception):
@@ -53,6 +53,8 @@ class DemoBroker:
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which the end of the broker ends: a client alone would wait for its return."""
+        from headwater.client import ClientError
+
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -60,10 +62,12 @@ class DemoBroker:
                 if not task.done() and self.process.poll() is not None:
                     raise DemoError(self.how_it_ended())
             return task.result()
-        except ClientError:
-            if self.process.poll() is not None:
+        except ClientError as error:
+            # A connection that is lost may be the first sign of a broker that is just ending.
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_LAST_GASP_S)
                 raise DemoError(self.how_it_ended()) from None
-            raise
+            raise DemoError(str(error)) from error
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

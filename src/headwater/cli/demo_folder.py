@@ -11,18 +11,21 @@ from headwater.cli.demo_screen import Screen
 from headwater.cli.output import bytes_for_people, counted
 from headwater.protocol.records import BatchHeader, CorruptBatchError, crc_is_valid, decode_records, parse_header
 
+_NAME_WIDTH: Final = 39
+_VALUE_WIDTH: Final = 58
 _OFFSET_ENTRY: Final = struct.Struct(">II")
 _TIME_ENTRY: Final = struct.Struct(">qI")
 _MEANINGS: Final = {
-    ".log": "the record batches",
-    ".snapshot": "what the producers sent last, so that a retry is not written twice",
-    "leader-epoch-checkpoint": "which leader wrote from which offset on",
+    ".log": "the records, in batches",
+    ".snapshot": "each producer's last batches",
+    "leader-epoch-checkpoint": "which leader wrote from where",
     "partition.metadata": "the topic's id",
+    "headwater-metadata.jsonl": "topics and their settings",
     "meta.properties": "whose folder this is",
-    "recovery-point-offset-checkpoint": "up to where everything is on disk",
+    "recovery-point-offset-checkpoint": "what is surely on disk",
     "log-start-offset-checkpoint": "where the logs begin",
-    "replication-offset-checkpoint": "up to where everything is committed",
-    ".kafka_cleanshutdown": "the broker was stopped cleanly: nothing to check at the next start",
+    "replication-offset-checkpoint": "what is committed",
+    ".kafka_cleanshutdown": "no need to check the logs",
 }
 
 
@@ -49,10 +52,12 @@ def show_folder(screen: Screen, data: Path, partition: str) -> None:
 def show_index(screen: Screen, folder: Path) -> None:
     """The first entries of an offset index: what a look-up searches."""
     entries = list(_OFFSET_ENTRY.iter_unpack(_first(folder, ".index").read_bytes()))
+    if not entries:
+        screen.line(("  empty: the first entry comes with the first batch that begins after 4 KiB", "dim"))
     for offset, position in entries[:2]:
         screen.line(f"  the batch that ends at offset {offset:,} begins at byte {position:,}")
     if len(entries) > 2:
-        screen.line((f"  … {len(entries) - 2:,} more, one for each batch of this size", "dim"))
+        screen.line((f"  … {len(entries) - 2:,} more: one a batch, as these are large; at most one in 4 KiB", "dim"))
 
 
 def show_first_batch(screen: Screen, folder: Path) -> None:
@@ -69,16 +74,17 @@ def show_first_batch(screen: Screen, folder: Path) -> None:
     if not intact:
         raise DemoError(f"the first batch of {log} has a wrong checksum")
     for name, value in _header_facts(header):
-        screen.line(f"  {name:<11}", value)
-    screen.line(("  CRC-32C    ", ""), f"{header.crc:08x} ", ("ok", "bold green"))
+        screen.line(f"  {name:<13}", value)
+    screen.line(f"  {'CRC-32C':<13}{header.crc:08x} ", ("ok", "bold green"))
     for record in (records[0], records[-1]) if len(records) > 1 else records:
-        screen.line((f"  offset {record.offset:<4,} ", ""), ((record.value or b"").decode(), "cyan"))
+        value = (record.value or b"").decode()[:_VALUE_WIDTH]
+        screen.line(f"  offset {record.offset:<6,}", (value, "cyan"), ("…", "dim"))
 
 
 def _header_facts(header: BatchHeader) -> Iterator[tuple[str, str]]:
     yield "offsets", f"{header.base_offset:,} to {header.last_offset:,} ({counted(header.records_count, 'record')})"
     yield "size", f"{header.size:,} bytes, magic {header.magic}"
-    yield "times", f"{_time(header.base_timestamp_ms)} to {_time(header.max_timestamp_ms)}"
+    yield "written", _time(header.max_timestamp_ms)
     yield (
         "producer",
         f"id {header.producer_id}, epoch {header.producer_epoch}, first sequence number {header.base_sequence}",
@@ -97,7 +103,7 @@ def _show_file(screen: Screen, branch: str, file: Path) -> None:
 
 
 def _show_entry(screen: Screen, branch: str, name: str, size: str, meaning: str, *, style: str = "") -> None:
-    width = 43 - len(branch)
+    width = _NAME_WIDTH - len(branch)
     screen.line((branch, "dim"), (name.ljust(width), style), size.rjust(9), (f"  {meaning}".rstrip(), "dim"))
 
 

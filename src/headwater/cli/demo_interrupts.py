@@ -18,8 +18,9 @@ class Interrupts:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Signals are ours in here."""
-        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        """Signals are ours in here, except those that whoever started us wants ignored, as nohup does."""
+        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._handle) for number in wanted}
         try:
             yield
         finally:

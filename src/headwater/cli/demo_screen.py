@@ -51,7 +51,7 @@ class Screen:
         """Two columns: what is typed, and what it does."""
         width = max(len(left) for left, _ in rows)
         for left, right in rows:
-            self.line("  ", (left.ljust(width), "cyan"), "  ", (right, "dim"))
+            self.line("  ", (left.ljust(width if right else 0), "cyan"), (f"  {right}".rstrip(), "dim"))
 
     @contextmanager
     def bar(self, name: str, total: int, bytes_each: int) -> Iterator[Callable[[int], None]]:
@@ -77,6 +77,7 @@ def _rich_bar(console: Console, name: str, total: int, bytes_each: int) -> Itera
     )
     with Progress(*columns, console=console, refresh_per_second=20) as progress:
         task = progress.add_task(name.ljust(_NAME_WIDTH - 1), total=total, mark=" ", figures="")
+        width = len(f"{total:,}")
         started_s = shown_s = time.perf_counter()
 
         def update(done: int) -> None:
@@ -90,7 +91,7 @@ def _rich_bar(console: Console, name: str, total: int, bytes_each: int) -> Itera
                 task,
                 completed=done,
                 mark="✓" if done >= total else " ",
-                figures=f"{done:>{len(f'{total:,}')},}  {rate:>9,.0f}/s  {bytes_for_people(rate * bytes_each)}/s",
+                figures=f"{done:>{width},}  {rate:>9,.0f}/s  {bytes_for_people(rate * bytes_each):>9}/s",
             )
 
         yield update

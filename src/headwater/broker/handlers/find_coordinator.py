@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
 _REASON = "This broker has no coordinator for groups and transactions yet."
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_FIRST_WITH_SHARE = 6
 
 
 def VERSION(version: int) -> int:  # noqa: N802 -- the attribute that dispatch looks for
@@ -28,13 +30,16 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the attribute that dispatch l
 def handle(
     context: "RequestContext", request: SingleRequest | FindCoordinatorRequest
 ) -> SingleResponse | FindCoordinatorResponse:
-    """COORDINATOR_NOT_AVAILABLE for every key."""
-    unavailable = ErrorCode.coordinator_not_available
+    """COORDINATOR_NOT_AVAILABLE for every key of a kind that there is, INVALID_REQUEST for others."""
+    kinds = (_GROUP, _TRANSACTION, _SHARE) if context.version >= _FIRST_WITH_SHARE else (_GROUP, _TRANSACTION)
+    known = request.key_type in kinds
+    error_code = ErrorCode.coordinator_not_available if known else ErrorCode.invalid_request
+    reason = _REASON if known else f"There is no coordinator of type {request.key_type}."
     if isinstance(request, SingleRequest):
         return SingleResponse(
             throttle_time=NO_THROTTLE,
-            error_code=unavailable,
-            error_message=_REASON,
+            error_code=error_code,
+            error_message=reason,
             node_id=BrokerId(-1),
             host="",
             port=i32(-1),
@@ -47,8 +52,8 @@ def handle(
                 node_id=BrokerId(-1),
                 host="",
                 port=i32(-1),
-                error_code=unavailable,
-                error_message=_REASON,
+                error_code=error_code,
+                error_message=reason,
             )
             for key in request.coordinator_keys
         ),
