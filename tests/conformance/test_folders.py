@@ -77,7 +77,7 @@ def read_all(broker: Broker, topic: Topic, count: int) -> list[bytes]:
 
 
 class ApacheFolder:
-    """What an Apache broker left behind after a clean stop, and what it had been told."""
+    """What an Apache broker left behind, after a clean stop and as a kill -9 would have, and what it had been told."""
 
     def __init__(self, broker: ApacheKafka) -> None:
         self.start_ms = AN_HOUR_AGO_MS
@@ -90,7 +90,10 @@ class ApacheFolder:
             self.producer_id, self.epoch = new_producer(wire)
             for sequence in range(3):
                 produce_ok(wire, self.sequenced, self.sequenced_batch(sequence))
-        self.path = broker.data_dir
+            # While it runs its indexes are 10 MiB of mostly zeros, and nothing says that it has stopped.
+            self.crashed = shutil.copytree(broker.data_dir, broker.folder / "crashed")
+            (self.crashed / ".lock").unlink(missing_ok=True)
+        self.stopped = broker.data_dir
 
     def sequenced_batch(self, sequence: int) -> bytes:
         return batch(b"%d" % sequence, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
@@ -102,11 +105,13 @@ def apache_folder(tmp_path_factory: pytest.TempPathFactory) -> ApacheFolder:
     return ApacheFolder(ApacheKafka(tmp_path_factory.mktemp("apache-folder"), jvm_options=QUICK_START))
 
 
-@pytest.fixture
-def taken_over(apache_folder: ApacheFolder, tmp_path: Path) -> Iterator[HeadwaterProcess]:
+@pytest.fixture(params=["stopped", "crashed"])
+def taken_over(
+    apache_folder: ApacheFolder, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[HeadwaterProcess]:
     """headwater on a copy of Apache's folder."""
     copy = tmp_path / "copy"
-    shutil.copytree(apache_folder.path, copy)
+    shutil.copytree(getattr(apache_folder, request.param), copy)
     with HeadwaterProcess(tmp_path / "run", {"node.id": "1"}, data_dir=copy) as broker:
         yield broker
 

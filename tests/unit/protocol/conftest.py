@@ -1,17 +1,21 @@
-"""Record batches are tested in both forms: compiled, as users run them, and plain, without Cython."""
+"""What can be compiled is tested in both forms: compiled, as users run them, and plain, without Cython."""
 
+import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-COMPILED_PARTS = ("batches", "record_decoding", "record_encoding")
-PARTS = ("batches", "record_decoding", "record_columns", "record_encoding", "records")
+COMPILED_PARTS = ("batches", "fetch_lane", "headers", "produce_lane", "record_decoding", "record_encoding", "wire")
+PARTS = (
+    "batches", "record_decoding", "record_columns", "record_encoding", "records",
+    "wire", "headers", "produce_lane", "fetch_lane",
+)  # fmt: skip
 
 
 @contextmanager
@@ -27,8 +31,9 @@ def modules_put_back(*names: str) -> Iterator[None]:
                 sys.modules[name] = module
 
 
-def load_plain_records() -> ModuleType:
-    """`headwater.protocol.records` and its parts from their sources, as if there were no Cython."""
+@functools.cache
+def load_plain() -> dict[str, ModuleType]:
+    """The modules of `headwater.protocol` that can be compiled, from their sources, as if there were no Cython."""
     package = importlib.import_module("headwater.protocol")
     assert package.__file__ is not None
     names = [f"headwater.protocol.{part}" for part in PARTS]
@@ -40,7 +45,13 @@ def load_plain_records() -> ModuleType:
             assert spec.loader is not None
             module = sys.modules[name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        return sys.modules["headwater.protocol.records"]
+        return {part: sys.modules[name] for name, part in zip(names, PARTS, strict=True)}
+
+
+def load_compiled(part: str) -> ModuleType:
+    if not all(is_compiled(each) for each in COMPILED_PARTS):
+        pytest.skip("the extension modules are not built: python setup.py build_ext --inplace")
+    return importlib.import_module(f"headwater.protocol.{part}")
 
 
 def is_compiled(part: str) -> bool:
@@ -49,18 +60,21 @@ def is_compiled(part: str) -> bool:
 
 @pytest.fixture(scope="session")
 def plain_records() -> ModuleType:
-    return load_plain_records()
+    return load_plain()["records"]
 
 
 @pytest.fixture(scope="session")
 def compiled_records() -> ModuleType:
-    if not all(is_compiled(part) for part in COMPILED_PARTS):
-        pytest.skip("the extension modules are not built: python setup.py build_ext --inplace")
-    return importlib.import_module("headwater.protocol.records")
+    return load_compiled("records")
 
 
 @pytest.fixture(scope="session", params=["compiled", "plain"])
-def records(request: pytest.FixtureRequest) -> ModuleType:
+def form(request: pytest.FixtureRequest) -> Callable[[str], ModuleType]:
+    """Modules of `headwater.protocol` by name, in one of their forms."""
+    return load_compiled if request.param == "compiled" else load_plain().__getitem__
+
+
+@pytest.fixture(scope="session")
+def records(form: Callable[[str], ModuleType]) -> ModuleType:
     """`headwater.protocol.records` in one of its forms."""
-    form: ModuleType = request.getfixturevalue(f"{request.param}_records")
-    return form
+    return form("records")

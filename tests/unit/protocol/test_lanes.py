@@ -3,7 +3,9 @@
 import io
 import typing
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from headwater.protocol import fetch_lane, messages, produce_lane
+from headwater.protocol import messages
 from headwater.protocol.apis import FETCH, PRODUCE
 from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.kafka_types import ErrorCode
+
+Form = Callable[[str], ModuleType]
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 PRODUCE_VERSIONS = range(PRODUCE.min_version, PRODUCE.max_version + 1)
@@ -70,7 +74,8 @@ def fetch_request(version: int) -> memoryview:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_produce_request_gives_the_place_of_every_partitions_records(version: int) -> None:
+def test_produce_request_gives_the_place_of_every_partitions_records(form: Form, version: int) -> None:
+    produce_lane = form("produce_lane")
     frame = produce_request(version, [b"first batch", None, b""])
     request = produce_lane.read_request(frame, 0, version)
     assert (request.transactional_id, request.acks, request.timeout_ms) == (None, -1, 1500)
@@ -84,7 +89,8 @@ def test_produce_request_gives_the_place_of_every_partitions_records(version: in
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_produce_response_is_what_kio_reads(version: int) -> None:
+def test_produce_response_is_what_kio_reads(form: Form, version: int) -> None:
+    produce_lane = form("produce_lane")
     results = [
         produce_lane.PartitionResult(0, 0, 17, -1, 3),
         produce_lane.PartitionResult(1, 87, record_errors=((4, "no key"), (5, None)), error_message="bad records"),
@@ -110,7 +116,8 @@ def test_produce_response_is_what_kio_reads(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_fetch_request_is_read_as_it_was_written(version: int) -> None:
+def test_fetch_request_is_read_as_it_was_written(form: Form, version: int) -> None:
+    fetch_lane = form("fetch_lane")
     request = fetch_lane.read_request(fetch_request(version), 0, version)
     name: str | bytes = "orders" if version < 13 else TOPIC_ID.bytes
     assert request.replica_id == -1
@@ -130,7 +137,8 @@ def test_fetch_request_is_read_as_it_was_written(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_fetch_response_is_what_kio_reads(version: int) -> None:
+def test_fetch_response_is_what_kio_reads(form: Form, version: int) -> None:
+    fetch_lane = form("fetch_lane")
     results = [
         fetch_lane.PartitionResult(0, 0, 100, 90, 5, [(7, 55)], b"RECORDS", 7),
         fetch_lane.PartitionResult(1, 1),
@@ -165,22 +173,20 @@ def test_fetch_response_is_what_kio_reads(version: int) -> None:
     flip=st.integers(0, 59),
 )
 def test_hostile_requests_are_refused_or_read_but_never_anything_else(
-    data: bytes, version: int, cut: int, flip: int
+    form: Form, data: bytes, version: int, cut: int, flip: int
 ) -> None:
+    lanes = ((form("produce_lane"), PRODUCE_VERSIONS), (form("fetch_lane"), FETCH_VERSIONS))
     whole = bytearray(produce_request(version, [b"0123456789" * 3]))
     whole[flip % len(whole)] ^= 0xFF
     for frame in (data, bytes(whole), bytes(whole[:cut])):
-        for read, versions in (
-            (produce_lane.read_request, PRODUCE_VERSIONS),
-            (fetch_lane.read_request, FETCH_VERSIONS),
-        ):
+        for lane, versions in lanes:
             try:
-                read(memoryview(frame), 0, min(version, versions[-1]))
+                lane.read_request(memoryview(frame), 0, min(version, versions[-1]))
             except MalformedRequestError:
                 continue
 
 
-def test_an_array_longer_than_the_frame_is_refused_before_anything_is_allocated() -> None:
+def test_an_array_longer_than_the_frame_is_refused_before_anything_is_allocated(form: Form) -> None:
     frame = memoryview(b"\xff\xff" + b"\xff\xff" + b"\0\0\0\1" + b"\x7f\xff\xff\xff")
     with pytest.raises(MalformedRequestError, match="array of 2147483647"):
-        produce_lane.read_request(frame, 0, 3)
+        form("produce_lane").read_request(frame, 0, 3)

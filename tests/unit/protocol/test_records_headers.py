@@ -150,7 +150,7 @@ def test_a_header_of_another_buffer_is_the_callers_mistake(records: ModuleType) 
 
 
 @pytest.mark.parametrize(
-    ("at", "form", "value", "reason"),
+    ("at", "code", "value", "reason"),
     [
         (MAGIC_AT, ">b", 1, "magic 1"),
         (MAGIC_AT, ">b", -1, "magic 255"),
@@ -173,10 +173,10 @@ def test_a_header_of_another_buffer_is_the_callers_mistake(records: ModuleType) 
     ],
 )
 def test_a_header_that_makes_no_sense_is_corrupt(
-    records: ModuleType, at: int, form: str, value: int, reason: str
+    records: ModuleType, at: int, code: str, value: int, reason: str
 ) -> None:
     batch = three_records(records)
-    struct.pack_into(form, batch, at, value)
+    struct.pack_into(code, batch, at, value)
     if at > CRC_AT:
         resealed(batch)
     with pytest.raises(records.CorruptBatchError, match=reason) as caught:
