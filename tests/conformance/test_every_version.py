@@ -100,9 +100,10 @@ def fetch(wire: Wire, version: int) -> Any:
     topic = timed_topic(wire)
     limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": 10_000_000}
     answers = [
-        wire.send("fetch", version, **limits, topics=[fetch_topic(topic, {0: offset})]) for offset in (0, 3, 4, 99)
+        wire.send("fetch", version, **limits, isolation_level=isolation, topics=[fetch_topic(topic, offsets)])
+        for isolation in (0, 1)
+        for offsets in ({0: 0}, {0: 3}, {0: 4}, {0: 99}, {0: 0, 5: 0})
     ]
-    answers.append(wire.send("fetch", version, **limits, isolation_level=1, topics=[fetch_topic(topic, {0: 0, 5: 0})]))
     return [comparable(answer, topic) for answer in answers]
 
 
@@ -110,16 +111,8 @@ def fetch(wire: Wire, version: int) -> Any:
 def list_offsets(wire: Wire, version: int) -> Any:
     topic = timed_topic(wire)
     answers = []
-    for timestamp in (
-        EARLIEST,
-        LATEST,
-        AN_HOUR_AGO_MS + 1,
-        AN_HOUR_AGO_MS - 5,
-        AN_HOUR_AGO_MS + 99,
-        MAX_TIMESTAMP,
-        -4,
-        -5,
-    ):
+    times = [AN_HOUR_AGO_MS + after_ms for after_ms in (-5, 1, 99)]
+    for timestamp in (EARLIEST, LATEST, *times, MAX_TIMESTAMP, -4, -5):
         partitions = [{"partition_index": index, "timestamp": timestamp} for index in (0, 7)]
         topics = [{"name": topic.name, "partitions": partitions}]
         answer = wire.send("list_offsets", version, replica_id=-1, topics=topics, timeout=1000)

@@ -72,7 +72,7 @@ def test_max_connections_per_ip_refuses_one_address_and_no_other() -> None:
 
 
 def test_an_override_gives_one_address_a_limit_of_its_own() -> None:
-    config = {"max.connections.per.ip": 1, "max.connections.per.ip.overrides": "127.0.0.2:3"}
+    config = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.2:3"}
     with LocalBroker(config=config) as broker, contextlib.ExitStack() as stack:
         favoured = [stack.enter_context(from_address("127.0.0.2", broker.bootstrap)) for _ in range(3)]
         assert [answers(client) for client in favoured] == [True, True, True]
@@ -90,17 +90,21 @@ def test_the_limits_of_connections_can_be_changed_while_it_runs() -> None:
 
 
 def test_a_connection_without_traffic_is_closed_and_one_in_use_is_not() -> None:
-    with LocalBroker(config={"connections.max.idle.ms": 500}) as broker:
-        with RawClient(broker.bootstrap) as idle, RawClient(broker.bootstrap) as half, Wire(broker.bootstrap) as wire:
-            assert answers(idle)
-            half.sock.sendall(struct.pack(">i", 100) + b"half a request")
-            started = time.monotonic()
-            while time.monotonic() - started < 0.9:
-                wire.send("api_versions", 0)
-                time.sleep(0.05)
-            assert is_cut_off(idle)
-            assert is_cut_off(half)
-            assert wire.send("api_versions", 0).api_keys
+    with (
+        LocalBroker(config={"connections.max.idle.ms": 500}) as broker,
+        RawClient(broker.bootstrap) as idle,
+        RawClient(broker.bootstrap) as half,
+        Wire(broker.bootstrap) as wire,
+    ):
+        assert answers(idle)
+        half.sock.sendall(struct.pack(">i", 100) + b"half a request")
+        started = time.monotonic()
+        while time.monotonic() - started < 0.9:
+            wire.send("api_versions", 0)
+            time.sleep(0.05)
+        assert is_cut_off(idle)
+        assert is_cut_off(half)
+        assert wire.send("api_versions", 0).api_keys
 
 
 def test_a_long_poll_is_traffic() -> None:

@@ -150,7 +150,11 @@ def test_a_data_dir_in_use_raises_and_can_be_taken_later(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("config", "says"),
-    [({"num.partition": 3}, "num.partitions"), ({"num.partitions": 0}, "num.partitions"), ({"log.dirs": ""}, "")],
+    [
+        ({"num.partition": 3}, "num.partitions"),
+        ({"num.partitions": 0}, "num.partitions"),
+        ({"log.dirs": ""}, "log.dirs"),
+    ],
 )
 def test_a_config_that_cannot_be_raises_and_leaves_nothing_behind(
     temporary: Path, config: dict[str, Any], says: str
@@ -251,7 +255,7 @@ def with_confluent(bootstrap: str, topic: str) -> list[bytes]:
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     messages = consumer.consume(len(VALUES), timeout=20)
     consumer.close()
-    return [message.value() for message in messages]
+    return [message.value() or b"" for message in messages]
 
 
 def with_aiokafka(bootstrap: str, topic: str) -> list[bytes]:
@@ -272,9 +276,7 @@ def with_kafka_python(bootstrap: str, topic: str) -> list[bytes]:
     for value in VALUES:
         producer.send(topic, value)
     producer.close(timeout=20)
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000
-    )
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
     consumer.assign([KafkaPythonPartition(topic, 0)])
     found = [message.value for _, message in zip(VALUES, consumer, strict=False)]
     consumer.close()

@@ -166,9 +166,7 @@ def test_topics_ids_configs_and_records_are_as_before(story: Story, after: Wire)
     assert list_offset(after, story.idle, LATEST).offset == 0
 
 
-def test_a_retried_batch_is_acknowledged_with_its_old_offset_and_not_written_again(
-    story: Story, after: Wire
-) -> None:
+def test_a_retried_batch_is_acknowledged_with_its_old_offset_and_not_written_again(story: Story, after: Wire) -> None:
     with RawClient(story.broker.bootstrap) as client:
         assert produced(client.ask(produce_body(story.retried.name, story.sequenced(6)))) == (0, 6)
         assert fetched(client.ask(fetch_body(story.retried.name, 7)))[:2] == (0, 7), "the log still ends at 7"
@@ -369,15 +367,18 @@ def test_flush_messages_1_is_answered_after_the_device_has_it_and_holds_up_nobod
             time.sleep(0.5)
             synced.set()
 
-    with RawClient(checkpointing.bootstrap) as one, RawClient(checkpointing.bootstrap) as other:
-        with monkeypatch.context() as patch:
-            patch.setattr(FileSystem, "sync", slow_sync)
-            one.send(produce_body(careful.name, batch_of(b"careful")))
-            assert begun.wait(5)
-            assert produced(other.ask(produce_body(quick.name, batch_of(b"quick")))) == (0, 0)
-            assert not synced.is_set(), "the quick one did not wait"
-            assert produced(one.receive()) == (0, 0)
-            assert synced.is_set()
+    with (
+        RawClient(checkpointing.bootstrap) as one,
+        RawClient(checkpointing.bootstrap) as other,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(FileSystem, "sync", slow_sync)
+        one.send(produce_body(careful.name, batch_of(b"careful")))
+        assert begun.wait(5)
+        assert produced(other.ask(produce_body(quick.name, batch_of(b"quick")))) == (0, 0)
+        assert not synced.is_set(), "the quick one did not wait"
+        assert produced(one.receive()) == (0, 0)
+        assert synced.is_set()
 
 
 def test_what_the_device_refused_is_not_acknowledged_and_the_client_is_told(
@@ -408,9 +409,7 @@ def test_segments_roll_by_size_and_by_time_and_come_back(tmp_path: Path) -> None
             by_size = create_topic(wire, configs={"segment.bytes": str(1024 * 1024)})
             by_time = create_topic(wire, configs={"segment.ms": "1000"})
             for number in range(10):
-                produce_ok(
-                    wire, by_size, batch(Record(value=bytes(300_000), timestamp_ms=start_ms + 1000 * number))
-                )
+                produce_ok(wire, by_size, batch(Record(value=bytes(300_000), timestamp_ms=start_ms + 1000 * number)))
                 produce_ok(wire, by_time, batch(Record(value=b"v", timestamp_ms=start_ms + 400 * number)))
         assert segment_bases(broker.data_dir, by_size) == [0, 3, 6, 9]
         # The first that is more than a second younger than the segment's first begins the next one.

@@ -115,6 +115,16 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
     assert "--host" in said
 
 
+def test_clients_of_a_broker_on_all_addresses_are_not_sent_to_their_own_machine(tmp_path: Path) -> None:
+    """0.0.0.0 is where it listens; to a client on another machine it would mean that machine."""
+    with up("--host", "0.0.0.0", "--data", str(tmp_path)) as (_, address, _):
+        port = address.rpartition(":")[2]
+        with Wire(f"127.0.0.1:{port}") as wire:
+            (node,) = wire.send("metadata", topics=[]).brokers
+    assert node.port == int(port)
+    assert node.host not in ("0.0.0.0", "", "::")
+
+
 def test_a_data_dir_of_a_running_broker_is_refused_and_that_one_goes_on(tmp_path: Path) -> None:
     with LocalBroker(data=tmp_path) as broker:
         said = refusal("--port", "0", "--data", str(tmp_path))
@@ -289,9 +299,7 @@ max.bytes = 54321
 
 
 @pytest.mark.parametrize(("name", "content"), [("server.properties", PROPERTIES), ("server.toml", TOML)])
-def test_the_config_file_takes_kafkas_names_and_the_command_line_wins(
-    tmp_path: Path, name: str, content: str
-) -> None:
+def test_the_config_file_takes_kafkas_names_and_the_command_line_wins(tmp_path: Path, name: str, content: str) -> None:
     file = tmp_path / name
     file.write_text(content.format(data=tmp_path / "data"))
     with NOWHERE.started("up", "--config", str(file), "-o", "num.partitions=5", "--json") as broker:
@@ -316,9 +324,7 @@ def test_port_0_is_another_free_port_for_each(tmp_path: Path) -> None:
                 assert wire.send("metadata", topics=[]).brokers[0].port == int(address.rpartition(":")[2])
 
 
-@pytest.mark.parametrize(
-    ("variable", "below"), [("XDG_DATA_HOME", "headwater"), ("HOME", ".local/share/headwater")]
-)
+@pytest.mark.parametrize(("variable", "below"), [("XDG_DATA_HOME", "headwater"), ("HOME", ".local/share/headwater")])
 def test_data_goes_to_the_users_data_folder_and_not_where_temporary_files_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
 ) -> None:

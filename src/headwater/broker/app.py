@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import uvloop
 
-from headwater.broker.broker import Broker, StartupError
+from headwater.broker.broker import Broker
+from headwater.broker.services.storage import StartupError
 from headwater.config import BrokerConfig
 
 __all__ = ["BrokerAddress", "StartupError", "run_foreground"]

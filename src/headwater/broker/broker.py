@@ -7,34 +7,23 @@ import asyncio
 import errno
 import logging
 import socket
-import time
-from collections.abc import Coroutine
-from pathlib import Path
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
-from uuid import uuid4
 
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.services.background import BackgroundJobs
 from headwater.broker.services.fetch_sessions import FetchSessions
 from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.storage import StartupError, Storage
 from headwater.broker.services.topics import Topics
-from headwater.cluster.changes import BrokerConfigured, LeaderEpochRaised, ProducerIdsReserved, TopicCreated
-from headwater.cluster.embedded import DamagedJournalError, EmbeddedStore
-from headwater.config import BrokerConfig, ConfigError, Listener, TopicConfig
-from headwater.log.checkpoints import CheckpointError
-from headwater.log.filesystem import FileSystem
-from headwater.log.log import Log
-from headwater.log.log_dirs import LogDirError, LogDirs
-from headwater.log.segment import CorruptSegmentError
+from headwater.cluster.changes import BrokerConfigured, ProducerIdsReserved
+from headwater.config import BrokerConfig, Listener
 from headwater.net.server import Server
 
 logger = logging.getLogger(__name__)
 
 _PRODUCER_ID_BLOCK: Final = 1000
-
-
-class StartupError(Exception):
-    """The broker cannot start; the message says why and what to do."""
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 -- listened on when asked for, never told to clients
 
 
 class Broker:
@@ -43,9 +32,9 @@ class Broker:
     def __init__(self, config: BrokerConfig) -> None:
         if not config.log_dirs:
             raise StartupError("no data dir is set: give log.dirs, or --data on the command line")
-        self.static_config = config
+        self._static_config = config
         self.config = config
-        self.node_id = max(config.node_id, 0)
+        self.node_id = config.node_id
         self.cluster_id = ""
         self.host, self.port = "", 0
         self.listening_port = 0
@@ -57,17 +46,13 @@ class Broker:
 
     async def start(self) -> None:
         """Opens the logs and begins to serve; StartupError when that cannot be."""
-        try:
-            await asyncio.to_thread(self._open_logs)
-        except (LogDirError, DamagedJournalError, ConfigError, CheckpointError, CorruptSegmentError) as error:
-            raise StartupError(str(error)) from error
-        except OSError as error:
-            raise StartupError(f"the data cannot be read: {error}; check log.dirs and its rights") from error
+        storage = await asyncio.to_thread(Storage, self._static_config)
+        self.log_dirs, self._store, self.config = storage.log_dirs, storage.store, storage.config
+        self.cluster_id = self.log_dirs.cluster_id
         self.purgatory = Purgatory(asyncio.get_running_loop())
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
         await asyncio.to_thread(self.topics.load)
-        self._store.rewrite_if_long()
         self.dispatcher = Dispatcher(self)
         try:
             self._listen()
@@ -111,6 +96,7 @@ class Broker:
         await asyncio.to_thread(self._store.append, BrokerConfigured(broker=name, configs=overrides))
         self.config = effective
         self.topics.reconfigure_all()
+        self.server.limit_connections(*self._connection_limits())
 
     async def next_producer_id(self) -> int:
         """A producer id that was never handed out before, not even by an earlier run."""
@@ -136,71 +122,18 @@ class Broker:
             logger.error("background work failed; this is a bug in headwater", exc_info=task.exception())
 
     def _effective_config(self, dynamic: dict[str, dict[str, str]]) -> BrokerConfig:
-        return self.static_config.with_dynamic(cluster=dynamic.get("", {}), broker=dynamic.get(str(self.node_id), {}))
-
-    def _open_logs(self) -> None:
-        """Locks the data dirs, reads the metadata, opens every log. Runs in a thread: it may take a while."""
-        config = self.static_config
-        self.log_dirs = LogDirs.open(FileSystem(), config.log_dirs, node_id=self.node_id)
-        try:
-            self.cluster_id = self.log_dirs.cluster_id
-            self._store = EmbeddedStore(Path(self.log_dirs.dirs[0].path))
-            image = self._store.open()
-            self.config = self._effective_config(image.broker_configs)
-            self.log_dirs.load(
-                self._topic_config,
-                now_ms=int(time.time() * 1000),
-                producer_id_expiration_ms=config.producer_id_expiration_ms,
-                threads_per_dir=config.num_recovery_threads_per_data_dir,
-            )
-            self._take_in_unknown_folders()
-            self._raise_leader_epoch()
-        except BaseException:
-            self.log_dirs.abandon()
-            raise
-
-    def _topic_config(self, topic: str) -> TopicConfig:
-        created = self._store.image.topics.get(topic)
-        return TopicConfig.from_values(created.configs if created else {}, self.config)
-
-    def _take_in_unknown_folders(self) -> None:
-        """Partition folders that the metadata does not know: what is left of a deleted topic goes, the rest is taken
-        in as it is, which is how a folder that Apache Kafka wrote becomes ours."""
-        found: dict[str, list[Log]] = {}
-        for partition, log in list(self.log_dirs.logs.items()):
-            created = self._store.image.topics.get(partition.topic)
-            if log.topic_id is not None and log.topic_id in self._store.image.deleted_ids:
-                self.log_dirs.delete(partition)
-            elif created is None:
-                found.setdefault(partition.topic, []).append(log)
-        for topic, logs in sorted(found.items()):
-            ids = {log.topic_id for log in logs if log.topic_id is not None}
-            if len(ids) > 1:
-                raise StartupError(
-                    f"the partition folders of topic {topic} are of different topics ({ids}): move the wrong ones away"
-                )
-            partitions = max(log.topic_partition.partition for log in logs) + 1
-            logger.warning("took in topic %s with %d partitions from its folders", topic, partitions)
-            self._store.append(TopicCreated(name=topic, topic_id=ids.pop() if ids else uuid4(), partitions=partitions))
-
-    def _raise_leader_epoch(self) -> None:
-        """After an unclean stop clients may hold offsets that were lost: a new epoch lets them notice (KIP-320)."""
-        logs = self.log_dirs.logs.values()
-        if logs and not all(log_dir.was_clean for log_dir in self.log_dirs.dirs):
-            newest = max(self._store.image.leader_epoch, *(log.latest_epoch for log in logs))
-            self._store.append(LeaderEpochRaised(leader_epoch=newest + 1))
+        return self._static_config.with_dynamic(cluster=dynamic.get("", {}), broker=dynamic.get(str(self.node_id), {}))
 
     def _listen(self) -> None:
         config, listener = self.config, self._listener
         self.server = Server(
             self.dispatcher.handle,
             max_frame_bytes=config.socket_request_max_bytes,
-            max_connections=config.max_connections,
-            max_connections_per_ip=config.max_connections_per_ip,
             max_idle_ms=config.connections_max_idle_ms,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )
+        self.server.limit_connections(*self._connection_limits())
         try:
             host, port = self.server.listen(listener.host or "0.0.0.0", listener.port)  # noqa: S104 -- asked for by ''
         except OSError as error:
@@ -209,11 +142,15 @@ class Broker:
         self.listening_port = port
         self.host, self.port = self._advertised(host, port)
 
+    def _connection_limits(self) -> tuple[int, int, Mapping[str, int]]:
+        config = self.config
+        return config.max_connections, config.max_connections_per_ip, config.max_connections_per_ip_overrides
+
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         """Where clients are told to connect."""
         for listener in self.config.advertised_listeners or ():
             return listener.host, listener.port or port
-        return (socket.gethostname() if not self._listener.host else host), port
+        return (socket.gethostname() if self._listener.host in _EVERYWHERE else host), port
 
 
 def _plain_listener(config: BrokerConfig) -> Listener:

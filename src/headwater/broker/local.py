@@ -62,17 +62,17 @@ class LocalBroker:
         """Starts the broker and returns when it serves."""
         if self._thread is not None:
             raise RuntimeError("the broker is started already")
-        if self._data is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="headwater-")
-            self._data = self._temporary.name
+        # Checked before anything is made on the disk.
         config = BrokerConfig.from_values(
-            {
-                **_DEFAULTS,
-                "listeners": f"PLAINTEXT://{self._host}:{self._port}",
-                "log.dirs": str(self._data),
-                **self._config,
-            }
+            {**_DEFAULTS, "listeners": f"PLAINTEXT://{self._host}:{self._port}", **self._config}
         )
+        if "log.dirs" in self._config:
+            self._data = config.log_dirs[0] if config.log_dirs else None
+        else:
+            if self._data is None:
+                self._temporary = tempfile.TemporaryDirectory(prefix="headwater-")
+                self._data = self._temporary.name
+            config = config.merge({"log.dirs": str(self._data)})
         self._started.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(config,), name="headwater-broker", daemon=True)

@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     """Show it all: start a broker, write and read a million records, check them, look at the files."""
     from headwater.cli.demo_broker import DemoError
-    from headwater.cli.demo_interrupts import Interrupts
+    from headwater.cli.demo_interrupts import InterruptedDemoError, Interrupts
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
@@ -50,7 +50,7 @@ def demo(
             summary = _run(records, interrupts, keep=keep, quiet=as_json)
     except DemoError as error:
         fail(f"the demo failed: {error}")
-    except KeyboardInterrupt:
+    except InterruptedDemoError:
         complain("interrupted; the demo's broker is stopped" + ("" if keep else " and its data removed"))
         raise typer.Exit(130) from None
     if as_json:
@@ -63,13 +63,11 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
 
     screen = Screen(quiet=quiet)
     screen.title(f"headwater demo: a broker, a topic, {counted(records, 'record')} in and out")
-    with data_dir(interrupts, keep=keep) as data:
+    with data_dir(keep=keep) as data:
         demand_space(data, records * _BYTES_A_RECORD_ON_DISK)
         with running_broker(data, interrupts) as broker:
-            from headwater.cli.demo_records import (
-                VALUE_BYTES,
-                Plan,
-            )  # the client loads only now: the title shows at once
+            # The client takes its time to load, so the title is on the screen by now.
+            from headwater.cli.demo_records import VALUE_BYTES, Plan
 
             plan = Plan(topic=_TOPIC, records=records, partitions=_PARTITIONS)
             screen.step("broker", f"ready at {broker.bootstrap} after {broker.start_s:.2f} s")

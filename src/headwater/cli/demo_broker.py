@@ -35,15 +35,17 @@ class DemoBroker:
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
+    interrupts: Interrupts
     bootstrap: str = ""
     start_s: float = 0.0
 
     def wait_until_ready(self, started_s: float) -> None:
         """Returns when the broker has said where it listens."""
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], _READY_TIMEOUT_S)
-        if not readable:
-            raise DemoError(f"the broker was not ready within {_READY_TIMEOUT_S:g} s; {self._last_words()}")
+        while not select.select([self.process.stdout], [], [], _LOOK_INTERVAL_S)[0]:
+            self.interrupts.check()
+            if time.perf_counter() - started_s > _READY_TIMEOUT_S:
+                raise DemoError(f"the broker was not ready within {_READY_TIMEOUT_S:g} s; {self._last_words()}")
         line = self.process.stdout.readline()
         if not line:
             self.process.wait()
@@ -58,6 +60,7 @@ class DemoBroker:
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
+                self.interrupts.check()
                 await asyncio.wait([task], timeout=_LOOK_INTERVAL_S)
                 if not task.done() and self.process.poll() is not None:
                     raise DemoError(self.how_it_ended())
@@ -115,31 +118,28 @@ def running_broker(data: Path, interrupts: Interrupts) -> Iterator[DemoBroker]:
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         started_s = time.perf_counter()
-        with interrupts.held():
-            # A process group of its own, so that Ctrl-C reaches the demo alone, which then stops the broker.
-            process = stack.enter_context(
-                subprocess.Popen(  # noqa: S603 (it is this very program)
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0
-                )
-            )
-            broker = DemoBroker(process, errors)
-            stack.callback(broker.end)
+        # A process group of its own, so that Ctrl-C reaches the demo alone, which then stops the broker.
+        process = subprocess.Popen(  # noqa: S603 (it is this very program)
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0
+        )
+        broker = DemoBroker(stack.enter_context(process), errors, interrupts)
+        stack.callback(broker.end)
         broker.wait_until_ready(started_s)
         yield broker
 
 
 @contextmanager
-def data_dir(interrupts: Interrupts, *, keep: bool) -> Iterator[Path]:
+def data_dir(*, keep: bool) -> Iterator[Path]:
     """A new folder among the temporary ones, removed at the end unless it is to be kept."""
-    with ExitStack() as stack:
-        with interrupts.held():
-            try:
-                path = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
-            except OSError as error:
-                raise DemoError(f"cannot make a temporary folder: {error}") from None
-            if not keep:
-                stack.callback(shutil.rmtree, path, ignore_errors=True)
+    try:
+        path = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
+    except OSError as error:
+        raise DemoError(f"cannot make a temporary folder: {error}") from None
+    try:
         yield path
+    finally:
+        if not keep:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def demand_space(path: Path, needed_bytes: int) -> None:

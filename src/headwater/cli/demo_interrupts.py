@@ -9,38 +9,32 @@ from typing import Final
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class InterruptedDemoError(Exception):
+    """A signal asks the demo to end."""
+
+
 class Interrupts:
-    """Turns the first signal into KeyboardInterrupt; later ones cannot disturb the cleaning up."""
+    """Notes signals, which count when the demo asks: whatever it makes is known before anything ends it."""
 
     def __init__(self) -> None:
-        self._held = False
         self._came = False
+
+    def check(self) -> None:
+        """Raises InterruptedDemoError if a signal has come. Call it a few times a second."""
+        if self._came:
+            raise InterruptedDemoError
 
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Signals are ours in here, except those that whoever started us wants ignored, as nohup does."""
         wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, self._handle) for number in wanted}
+        before = {number: signal.signal(number, self._note) for number in wanted}
         try:
             yield
+            self.check()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """A signal that comes in here counts at the end: what is made inside is known before anything ends."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-        if self._came:
-            raise KeyboardInterrupt
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._came:
-            return
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
         self._came = True
-        if not self._held:
-            raise KeyboardInterrupt

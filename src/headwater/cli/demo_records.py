@@ -25,7 +25,6 @@ VALUE_BYTES: Final = len(VALUE % 0)
 _NUMBER: Final = slice(9, 19)
 """Where in a value the order's number stands, padded with blanks."""
 
-MOST_RECORDS: Final = 1_000_000_000
 _BATCH_RECORDS: Final = 5_000
 _PATIENCE_S: Final = 15.0
 

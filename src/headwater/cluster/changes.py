@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -64,6 +64,13 @@ class LeaderEpochRaised:
     leader_epoch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirsUsed:
+    """The ids of all the log dirs that partitions may lie in."""
+
+    directory_ids: Sequence[str]
+
+
 Change = (
     TopicCreated
     | TopicDeleted
@@ -72,6 +79,7 @@ Change = (
     | BrokerConfigured
     | ProducerIdsReserved
     | LeaderEpochRaised
+    | LogDirsUsed
 )
 
 _KINDS: Final[dict[str, type[Any]]] = {
@@ -82,6 +90,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "broker-configured": BrokerConfigured,
     "producer-ids-reserved": ProducerIdsReserved,
     "leader-epoch-raised": LeaderEpochRaised,
+    "log-dirs-used": LogDirsUsed,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
@@ -101,6 +110,8 @@ def from_line(line: str) -> Change:
         kind = _KINDS[fields.pop("change")]
         if "topic_id" in fields:
             fields["topic_id"] = UUID(fields["topic_id"])
+        if "directory_ids" in fields:
+            fields["directory_ids"] = tuple(fields["directory_ids"])
         change: Change = kind(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a metadata change: {line[:200]!r}") from error

@@ -1,4 +1,4 @@
-"""The single broker's metadata: a journal of changes, one JSON line each, in its first log dir.
+"""The single broker's metadata: a journal of changes, one JSON line each, in one of its log dirs.
 
 A change is durable when `append` returns. The journal is read at the start and rewritten when it holds much more than
 the image needs. A torn last line is what a crash leaves and is dropped; any other damage stops the start.
@@ -6,6 +6,7 @@ the image needs. A torn last line is what a crash leaves and is dropped; any oth
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,15 @@ class DamagedJournalError(Exception):
 class EmbeddedStore:
     """The port to the embedded broker's metadata. `append` may be called from several threads."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """The journal is in one of `folders`, or will be in the first."""
+        found = [folder / FILE_NAME for folder in folders if (folder / FILE_NAME).exists()]
+        if len(found) > 1:
+            raise DamagedJournalError(
+                f"there are two metadata journals, {found[0]} and {found[1]}: move the one that is not this broker's away"
+            )
+        self.path = found[0] if found else folders[0] / FILE_NAME
         self._file: int | None = None
-        self.existed = self._path.exists()
         self.image = ClusterImage()
         self._line_count = 0
         self._lock = threading.Lock()
@@ -37,8 +43,8 @@ class EmbeddedStore:
         for line in lines:
             self.image.apply(line)
         if whole_bytes is not None:
-            os.truncate(self._path, whole_bytes)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.truncate(self.path, whole_bytes)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._line_count = len(lines)
         return self.image
 
@@ -68,15 +74,15 @@ class EmbeddedStore:
         changes = list(self.image.as_changes())
         if self._line_count < max(_REWRITE_FROM_LINES, 2 * len(changes)):
             return
-        fresh = self._path.with_suffix(".tmp")
+        fresh = self.path.with_suffix(".tmp")
         with fresh.open("w", encoding="utf-8") as out:
             out.writelines(to_line(change) + "\n" for change in changes)
             out.flush()
             os.fsync(out.fileno())
-        fresh.replace(self._path)
-        _sync_folder(self._path.parent)
+        fresh.replace(self.path)
+        _sync_folder(self.path.parent)
         self.close()
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._line_count = len(changes)
 
     def close(self) -> None:
@@ -88,7 +94,7 @@ class EmbeddedStore:
     def _read(self) -> tuple[list[Change], int | None]:
         """The changes in the journal, and its length without a torn last line when it has one."""
         try:
-            data = self._path.read_bytes()
+            data = self.path.read_bytes()
         except FileNotFoundError:
             return [], None
         whole = data.rfind(b"\n") + 1
@@ -98,7 +104,7 @@ class EmbeddedStore:
                 changes.append(from_line(line.decode()))
             except ValueError as error:
                 raise DamagedJournalError(
-                    f"{self._path}, line {number}: {error}. Restore the file, or move it away: then the topics are"
+                    f"{self.path}, line {number}: {error}. Restore the file, or move it away: then the topics are"
                     " taken from the partition folders, without their settings."
                 ) from error
         return changes, whole if whole < len(data) else None

@@ -9,6 +9,7 @@ from headwater.cluster.changes import (
     BrokerConfigured,
     Change,
     LeaderEpochRaised,
+    LogDirsUsed,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -36,13 +37,14 @@ def topic_name_problem(name: str) -> str | None:
 
 @dataclass(slots=True)
 class ClusterImage:
-    """Topics, dynamic broker settings (by broker id, '' for all), next producer id, least leader epoch."""
+    """Topics, dynamic broker settings (by broker id, '' for all), next producer id, least leader epoch, log dirs."""
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted_ids: set[UUID] = field(default_factory=set)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     leader_epoch: int = 0
+    directory_ids: set[str] = field(default_factory=set)
     _flat_names: dict[str, str] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
@@ -65,6 +67,8 @@ class ClusterImage:
                 self.next_producer_id = max(self.next_producer_id, change.next_producer_id)
             case LeaderEpochRaised():
                 self.leader_epoch = max(self.leader_epoch, change.leader_epoch)
+            case LogDirsUsed():
+                self.directory_ids = set(change.directory_ids)
 
     def as_changes(self) -> Iterator[Change]:
         """The shortest row of changes that leads to this image. Deleted ids are left out: see `embedded`."""
@@ -73,6 +77,7 @@ class ClusterImage:
             yield BrokerConfigured(broker=broker, configs=configs)
         yield ProducerIdsReserved(next_producer_id=self.next_producer_id)
         yield LeaderEpochRaised(leader_epoch=self.leader_epoch)
+        yield LogDirsUsed(directory_ids=tuple(sorted(self.directory_ids)))
 
     def colliding_topic(self, name: str) -> str | None:
         """A topic whose name differs from `name` only in '.' and '_', which metrics cannot tell apart."""

@@ -101,6 +101,7 @@ class Connection:
             return
         self.busy = False
         self.on_close = None
+        self.last_active = self.host.loop.time()
         if reply is not None:
             self._send(reply)
         self._resume()

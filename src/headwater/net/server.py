@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headwater.net.buffers import BufferPool
@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 _SCRATCH_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
+_UNLIMITED: Final = 2**31 - 1
 
 Handler = Callable[[Connection, memoryview], Any]
 
@@ -28,8 +29,6 @@ class Server:
         handle: Handler,
         *,
         max_frame_bytes: int,
-        max_connections: int,
-        max_connections_per_ip: int,
         max_idle_ms: int,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
@@ -40,8 +39,6 @@ class Server:
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.max_frame_bytes = max_frame_bytes
         self.connections: set[Connection] = set()
-        self._max_connections = max_connections
-        self._max_per_ip = max_connections_per_ip
         self._max_idle_s = max_idle_ms / 1000
         self._socket_buffers = (
             (socket.SO_SNDBUF, send_buffer_bytes),
@@ -51,6 +48,18 @@ class Server:
         self._listener: socket.socket | None = None
         self._accepting = False
         self._idle_check: asyncio.TimerHandle | None = None
+        self.limit_connections(_UNLIMITED, _UNLIMITED, {})
+
+    def limit_connections(self, in_all: int, per_address: int, overrides: Mapping[str, int]) -> None:
+        """How many connections there may be, in all and from one address; `overrides` has other limits by address.
+
+        May be called at any time; connections that are there stay.
+        """
+        self._max_connections = in_all
+        self._max_per_ip = per_address
+        self._max_per_ip_overrides = overrides
+        if self._listener is not None and len(self.connections) < in_all:
+            self._accept_on()
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Binds and starts to accept; returns the address, whose port is the system's choice for port 0."""
@@ -126,8 +135,9 @@ class Server:
         self.loop.call_later(1.0, self._accept_on)
 
     def _welcome(self, sock: socket.socket, host: str, port: int) -> None:
-        if self._per_ip[host] >= self._max_per_ip:
-            logger.warning("refused %s: it has max.connections.per.ip=%d connections", host, self._max_per_ip)
+        limit = self._max_per_ip_overrides.get(host, self._max_per_ip)
+        if self._per_ip[host] >= limit:
+            logger.warning("refused %s: it has max.connections.per.ip=%d connections", host, limit)
             sock.close()
             return
         sock.setblocking(False)

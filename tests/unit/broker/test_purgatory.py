@@ -192,7 +192,7 @@ def test_a_request_may_be_cancelled_by_another_that_completes_before_it() -> Non
         waiters = [purgatory.wait([partition], FOR_EVER_S, request) for request in requests]
         for request, other in zip(requests, reversed(waiters), strict=True):
             request.ready = True
-            request.then = lambda other=other: purgatory.cancel(other)  # type: ignore[misc]
+            request.then = lambda other=other: purgatory.cancel(other)
         purgatory.touched(partition)
         await one_turn()
         assert sorted(request.attempts for request in requests) == [0, 1]

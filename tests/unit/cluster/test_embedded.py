@@ -11,6 +11,7 @@ from headwater.cluster.changes import (
     BrokerConfigured,
     Change,
     LeaderEpochRaised,
+    LogDirsUsed,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -32,11 +33,12 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(BrokerConfigured, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
     st.builds(ProducerIdsReserved, next_producer_id=st.integers(0, 2**62)),
     st.builds(LeaderEpochRaised, leader_epoch=st.integers(0, 2**31 - 1)),
+    st.builds(LogDirsUsed, directory_ids=st.lists(st.text(max_size=5), max_size=3).map(tuple)),
 )
 
 
 def reopened(folder: Path) -> ClusterImage:
-    store = EmbeddedStore(folder)
+    store = EmbeddedStore([folder])
     image = store.open()
     store.close()
     return image
@@ -57,10 +59,11 @@ def test_a_change_survives_its_line_and_an_image_its_changes(changes: list[Chang
         image.next_producer_id,
         image.leader_epoch,
     )
+    assert again.directory_ids == image.directory_ids
 
 
 def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path)
+    store = EmbeddedStore([tmp_path])
     store.open()
     topic_id = uuid4()
     store.append(TopicCreated(name="orders", topic_id=topic_id, partitions=3, configs={"retention.ms": "5"}))
@@ -74,7 +77,7 @@ def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path)
+    store = EmbeddedStore([tmp_path])
     store.open()
     store.append(TopicCreated(name="whole", topic_id=UUID(int=1), partitions=1))
     store.append(TopicCreated(name="torn", topic_id=UUID(int=2), partitions=1))
@@ -95,14 +98,14 @@ def test_damage_before_the_last_line_stops_the_start_with_its_place(tmp_path: Pa
 
 
 def test_a_long_journal_is_rewritten_short_with_the_same_meaning(tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path)
+    store = EmbeddedStore([tmp_path])
     store.open()
     store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
     store.append(*(ProducerIdsReserved(next_producer_id=number) for number in range(1200)))
     store.rewrite_if_long()
     store.append(TopicConfigured(name="kept", configs={"cleanup.policy": "compact"}))
     store.close()
-    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 4
+    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 5
     image = reopened(tmp_path)
     assert image.topics["kept"].configs == {"cleanup.policy": "compact"}
     assert image.next_producer_id == 1199
@@ -124,3 +127,19 @@ def test_names_that_metrics_cannot_tell_apart_collide() -> None:
     assert image.colliding_topic("a_b.c") == "a.b_c"
     assert image.colliding_topic("a.b_c") is None
     assert image.colliding_topic("abc") is None
+
+
+def test_the_journal_is_found_in_whichever_folder_has_it(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    store = EmbeddedStore([second, first])
+    store.open()
+    store.append(ProducerIdsReserved(next_producer_id=7))
+    store.close()
+    again = EmbeddedStore([first, second])
+    assert again.open().next_producer_id == 7
+    again.close()
+    (first / FILE_NAME).touch()
+    with pytest.raises(DamagedJournalError, match="two metadata journals"):
+        EmbeddedStore([first, second])

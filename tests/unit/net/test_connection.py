@@ -30,13 +30,10 @@ def echo(connection: Connection, frame: memoryview) -> bytes:
 
 @asynccontextmanager
 async def serving(handle: Handle, **limits: int) -> AsyncIterator[tuple[Server, str, int]]:
-    bounds = {
-        "max_frame_bytes": 1 << 20,
-        "max_connections": 1000,
-        "max_connections_per_ip": 1000,
-        "max_idle_ms": -1,
-    }
-    server = Server(handle, **{**bounds, **limits})
+    server = Server(
+        handle, max_frame_bytes=limits.get("max_frame_bytes", 1 << 20), max_idle_ms=limits.get("max_idle_ms", -1)
+    )
+    server.limit_connections(limits.get("max_connections", 1000), limits.get("max_connections_per_ip", 1000), {})
     host, port = server.listen("127.0.0.1", 0)
     try:
         yield server, host, port

@@ -75,7 +75,11 @@ class _Fetch:
         return PENDING
 
     def _attempt(self, time_is_up: bool) -> bool:
-        found, size, answer_now = self._read()
+        try:
+            found, size, answer_now = self._read()
+        except Exception:
+            self._connection.close("its request could not be answered")
+            raise
         if time_is_up or answer_now or size >= self._request.min_bytes:
             answer = self._answer(found)
             if answer is not PENDING:
@@ -94,10 +98,15 @@ class _Fetch:
         for topic, wanted in self._context.wanted:
             try:
                 partition = broker.topics.partition(topic, wanted.partition)
-                result = _read_partition(partition, wanted, isolation_level, left, total == 0)
-                partitions.append(partition)
             except ApiError as error:
-                result = PartitionResult(wanted.partition, error.code, aborted=[])
+                found.append((topic, PartitionResult(wanted.partition, error.code, aborted=[])))
+                answer_now = True
+                continue
+            partitions.append(partition)
+            try:
+                result = _read_partition(partition, wanted, isolation_level, left, total == 0)
+            except ApiError as error:
+                result = PartitionResult(wanted.partition, error.code)
             if result.records_size:
                 total += result.records_size
                 left = max(left - result.records_size, 0)

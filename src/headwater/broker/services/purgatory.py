@@ -6,9 +6,12 @@ after the replies that are being made.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from headwater.broker.services.partition import Partition
+
+logger = logging.getLogger(__name__)
 
 Attempt = Callable[[bool], bool]
 """Tries to complete a request; the argument says that time is up, when it must succeed."""
@@ -30,7 +33,7 @@ class Purgatory:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._touched: list[Partition] = []
+        self._touched: set[Partition] = set()
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -61,15 +64,23 @@ class Purgatory:
         if partition.waiters:
             if not self._touched:
                 self._loop.call_soon(self._try_again)
-            self._touched.append(partition)
+            self._touched.add(partition)
 
     def _try_again(self) -> None:
-        touched, self._touched = self._touched, []
+        touched, self._touched = self._touched, set()
         for partition in touched:
             for waiter in list(partition.waiters):
-                if waiter.timer is not None and waiter.attempt(False):
+                if waiter.timer is not None and self._attempt(waiter, False):
                     self.cancel(waiter)
 
     def _expired(self, waiter: Waiter) -> None:
         self.cancel(waiter)
-        waiter.attempt(True)
+        self._attempt(waiter, True)
+
+    def _attempt(self, waiter: Waiter, time_is_up: bool) -> bool:
+        """One request's failure is its own: it ends, and the others are tried all the same."""
+        try:
+            return waiter.attempt(time_is_up)
+        except Exception:
+            logger.exception("a waiting request failed; this is a bug in headwater or a broken disk")
+            return True

@@ -1,0 +1,102 @@
+"""What a broker finds on its disks at the start: dirs, metadata and logs, made to agree with each other."""
+
+import logging
+import time
+from pathlib import Path
+from uuid import uuid4
+
+from headwater.cluster.changes import LeaderEpochRaised, LogDirsUsed, TopicCreated
+from headwater.cluster.embedded import DamagedJournalError, EmbeddedStore
+from headwater.config import BrokerConfig, ConfigError, TopicConfig
+from headwater.log.checkpoints import CheckpointError
+from headwater.log.filesystem import FileSystem
+from headwater.log.log import Log
+from headwater.log.log_dirs import LogDirError, LogDirs
+from headwater.log.segment import CorruptSegmentError
+
+logger = logging.getLogger(__name__)
+
+
+class StartupError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class Storage:
+    """The opened data of a broker: `log_dirs` and the metadata `store`, and the config with its dynamic settings."""
+
+    def __init__(self, static_config: BrokerConfig) -> None:
+        """Locks the data dirs, reads the metadata, opens every log: slow. StartupError when that cannot be."""
+        try:
+            self.log_dirs = LogDirs.open(FileSystem(), static_config.log_dirs, node_id=static_config.node_id)
+            try:
+                self._open(static_config)
+            except BaseException:
+                self.log_dirs.abandon()
+                raise
+        except (LogDirError, DamagedJournalError, ConfigError, CheckpointError, CorruptSegmentError) as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StartupError(f"the data cannot be read: {error}; check log.dirs and its rights") from error
+
+    def _open(self, static_config: BrokerConfig) -> None:
+        self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.dirs])
+        image = self.store.open()
+        self._check_dirs()
+        dynamic = image.broker_configs
+        self.config = static_config.with_dynamic(
+            cluster=dynamic.get("", {}), broker=dynamic.get(str(static_config.node_id), {})
+        )
+        self.log_dirs.load(
+            self._topic_config,
+            now_ms=int(time.time() * 1000),
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            threads_per_dir=self.config.num_recovery_threads_per_data_dir,
+        )
+        self._take_in_unknown_folders()
+        self._raise_leader_epoch()
+        self.store.rewrite_if_long()
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        created = self.store.image.topics.get(topic)
+        return TopicConfig.from_values(created.configs if created else {}, self.config)
+
+    def _check_dirs(self) -> None:
+        """A dir that is missing (an unmounted disk, a slip of the pen) must not make its partitions begin anew."""
+        given = {log_dir.directory_id for log_dir in self.log_dirs.dirs}
+        known = self.store.image.directory_ids
+        missing = sorted(known - given)
+        if missing:
+            raise StartupError(
+                f"log.dirs leaves out a dir of this broker (directory.id {', '.join(missing)} in its meta.properties):"
+                f" put it back. To give up its partitions for good, remove the lines 'log-dirs-used' from"
+                f" {self.store.path}."
+            )
+        if given != known:
+            self.store.append(LogDirsUsed(directory_ids=tuple(sorted(given))))
+
+    def _take_in_unknown_folders(self) -> None:
+        """Partition folders that the metadata does not know: what is left of a deleted topic goes, the rest is taken
+        in as it is, which is how a folder that Apache Kafka wrote becomes ours."""
+        image = self.store.image
+        found: dict[str, list[Log]] = {}
+        for partition, log in list(self.log_dirs.logs.items()):
+            if log.topic_id is not None and log.topic_id in image.deleted_ids:
+                self.log_dirs.delete(partition)
+            elif partition.topic not in image.topics:
+                found.setdefault(partition.topic, []).append(log)
+        for topic, logs in sorted(found.items()):
+            ids = {log.topic_id for log in logs if log.topic_id is not None}
+            if len(ids) > 1:
+                raise StartupError(
+                    f"the partition folders of topic {topic} are of different topics ({ids}): move the wrong ones away"
+                )
+            partitions = max(log.topic_partition.partition for log in logs) + 1
+            logger.warning("took in topic %s with %d partitions from its folders", topic, partitions)
+            self.store.append(TopicCreated(name=topic, topic_id=ids.pop() if ids else uuid4(), partitions=partitions))
+
+    def _raise_leader_epoch(self) -> None:
+        """After an unclean stop clients may hold offsets that were lost: a new epoch lets them notice (KIP-320)."""
+        logs = self.log_dirs.logs.values()
+        if logs and not all(log_dir.was_clean for log_dir in self.log_dirs.dirs):
+            newest = max(self.store.image.leader_epoch, *(log.latest_epoch for log in logs))
+            self.store.append(LeaderEpochRaised(leader_epoch=newest + 1))
