@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
 CLI = ROOT / "docs" / "cli.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 NOWHERE = Cli("127.0.0.1:1")
-MAKES_NO_SENSE_HERE = "headwater demo", "make "
 
 # What is another at every run. Columns move with it, so runs of blanks count as one.
 VOLATILE = (
@@ -48,7 +48,7 @@ class Block:
 
 
 def blocks(document: Path) -> list[Block]:
-    pattern = re.compile(r"^(?:<!-- (?P<comment>.*) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+    pattern = re.compile(r"^(?:<!-- (?P<comment>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
     text = document.read_text("utf-8")
     headings = [(0, ""), *((found.start(), found[1]) for found in re.finditer(r"^##+ (.*)$", text, re.M))]
     return [
@@ -94,7 +94,11 @@ def test_the_python_of_a_section_runs(document: Path, heading: str, tmp_path: Pa
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
     with NOWHERE.started("up", "--port", "0", "--data", str(folder)) as up:
-        yield up.line().removeprefix("headwater is ready at ").partition(",")[0]
+        yield address_in(up.line())
+
+
+def address_in(ready_line: str) -> str:
+    return ready_line.removeprefix("headwater is ready at ").partition(",")[0]
 
 
 def run_shell(script: str, bootstrap: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -133,8 +137,8 @@ def test_the_shell_examples_of_the_readme_run(tmp_path: Path) -> None:
 def test_every_command_has_an_example() -> None:
     from headwater.cli.commands import COMMANDS
 
-    shown = CLI.read_text("utf-8")
-    assert [name for name in COMMANDS if f"$ headwater {name}" not in shown] == []
+    commands = [command for block in blocks(CLI) for command, _ in examples(block.text)]
+    assert [name for name in COMMANDS if not any(f"headwater {name}" in command for command in commands)] == []
 
 
 def examples(text: str) -> Iterator[tuple[str, str]]:
@@ -150,19 +154,22 @@ def masked(text: str) -> str:
     return text.strip()
 
 
-def test_the_commands_in_the_docs_print_what_the_docs_say(tmp_path: Path) -> None:
-    pairs = [pair for block in blocks(CLI) if block.language == "console" for pair in examples(block.text)]
-    (up, ready), *others = pairs
-    assert up == "headwater up"
-    with NOWHERE.started("up", "--port", "0", "--data", str(tmp_path / "data")) as process:
-        line = process.line()
-        assert masked(line) == masked(ready)
-        bootstrap = line.removeprefix("headwater is ready at ").partition(",")[0]
-        for command, output in others:
-            if command.startswith(MAKES_NO_SENSE_HERE):
-                continue
-            done = run_shell(command, bootstrap, tmp_path)
-            assert masked(done.stdout + done.stderr) == masked(output), command
+@pytest.mark.parametrize("document", [CLI, CONFIGURATION], ids=lambda path: path.name)
+def test_commands_print_what_the_docs_say(document: Path, tmp_path: Path) -> None:
+    """Each document has a broker of its own, which its first `headwater up` stands for."""
+    with NOWHERE.started("up", "--port", "0", "--data", str(tmp_path / "data")) as up:
+        ready = up.line()
+        bootstrap = address_in(ready)
+        for block in blocks(document):
+            for command, output in examples(block.text) if block.language == "console" else ():
+                if command == "headwater up":
+                    printed = ready
+                elif command == "headwater demo":
+                    continue  # it has tests of its own
+                else:
+                    done = run_shell(command, bootstrap, tmp_path)
+                    printed = done.stdout + done.stderr
+                assert masked(printed) == masked(output), command
 
 
 @pytest.mark.parametrize("document", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name)

@@ -175,7 +175,7 @@ def _say_what_next(screen: "Screen", kept: Path | None) -> None:
             (f"{program} consume {_TOPIC} --from-beginning", "Ctrl-C ends it"),
         ]
     )
-    screen.line("\n  README.md shows how to do the same from Python and with any Kafka client.")
+    screen.line("\n  The README shows how to do the same from Python and with any Kafka client.")
 
 
 def _program() -> str:

@@ -29,7 +29,7 @@ class EmbeddedStore:
         found = [folder / FILE_NAME for folder in folders if (folder / FILE_NAME).exists()]
         if len(found) > 1:
             raise DamagedJournalError(
-                f"there are two metadata journals, {found[0]} and {found[1]}: move the one that is not this broker's away"
+                f"there are two metadata journals, {found[0]} and {found[1]}: move the wrong one away"
             )
         self.path = found[0] if found else folders[0] / FILE_NAME
         self._file: int | None = None

@@ -55,6 +55,10 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
             except records.CorruptBatchError as error:
                 failed = True
                 answers.append(_failure(index, ApiError(ErrorCode.corrupt_message, str(error))))
+            except OSError as error:
+                failed = True
+                logger.error("cannot append to %s: %s", partition.log.path, error)
+                answers.append(_failure(index, _storage_error("append to", error)))
         results.append((topic, answers))
     if acks == 0:
         if failed:
@@ -134,6 +138,11 @@ def _header_problem(headers: list[records.BatchHeader]) -> str | None:
     return None
 
 
+def _storage_error(action: str, error: OSError) -> ApiError:
+    """The disk failed or is full: clients take it for passing and try again."""
+    return ApiError(ErrorCode.kafka_storage_error, f"cannot {action} the log: {error.strerror}")
+
+
 def _failure(index: int, error: ApiError) -> PartitionResult:
     record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
     return PartitionResult(index, error.code, record_errors=record_errors, error_message=error.message)
@@ -148,6 +157,6 @@ async def _answer_after_flush(
             await asyncio.to_thread(partition.log.flush)
     except OSError as error:
         logger.error("cannot flush %s: %s", partition.log.path, error)
-        refusal = ApiError(ErrorCode.kafka_storage_error, f"the log cannot be flushed: {error.strerror}")
+        refusal = _storage_error("flush", error)
         results = [(topic, [_failure(result.partition, refusal) for result in answers]) for topic, answers in results]
     connection.reply(response_frame(header.version, header.correlation_id, results) if acks else None)
