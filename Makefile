@@ -20,7 +20,7 @@ test: setup peers compile lint types contracts unit
 # Real peers for the tests: Java, Apache Kafka's jars, kcat. What cannot be had is said, and its tests are skipped.
 .PHONY: peers
 peers:
-	@$(PYTHON) scripts/get_peers.py
+	@$(PYTHON) scripts/get_peers.py || echo "peers: not all are here; their tests say so and are skipped"
 
 compile:
 	@$(PYTHON) setup.py --quiet build_ext --inplace

@@ -49,6 +49,9 @@ class Broker:
         storage = await asyncio.to_thread(Storage, self._static_config)
         self.log_dirs, self._store, self.config = storage.log_dirs, storage.store, storage.config
         self.cluster_id = self.log_dirs.cluster_id
+        ignored = self._static_config.ignored()
+        if ignored:
+            logger.warning("known from Kafka, without effect here: %s", ", ".join(ignored))
         self.purgatory = Purgatory(asyncio.get_running_loop())
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
