@@ -73,13 +73,17 @@ class Connection:
     """See the module's docstring. All methods run on the event loop's thread."""
 
     __slots__ = (
-        "_buffer", "_end", "_large_frames", "_out", "_reading", "_start", "_view", "_writing",
-        "busy", "closed", "host", "last_active", "on_close", "peer", "sock", "state",
+        "_buffer", "_end", "_handle", "_large_frames", "_max_frame_bytes", "_out", "_reading", "_scratch", "_start",
+        "_time", "_view", "_writing", "busy", "closed", "host", "last_active", "on_close", "peer", "sock",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, peer: str) -> None:
         self.host = host
         self.sock = sock
+        self._handle = host.handle
+        self._time = host.loop.time
+        self._scratch = host.scratch
+        self._max_frame_bytes = host.max_frame_bytes
         self.peer = peer
         self.busy = False
         self.closed = False
@@ -131,7 +135,7 @@ class Connection:
             if self._large_frames or self.busy or self._out:
                 view = self._lend(_TRUSTED_FRAME_BYTES if self._large_frames else SMALLEST)
             else:
-                view = self.host.scratch
+                view = self._scratch
         try:
             received = self.sock.recv_into(view[self._end :] if self._end else view)
         except (BlockingIOError, InterruptedError):
@@ -142,26 +146,25 @@ class Connection:
         if received == 0:
             self.close()
             return
-        self.last_active = self.host.loop.time()
+        self.last_active = self._time()
         self._end += received
         self._process(view)
 
     def _process(self, view: memoryview) -> None:
         """Handles the whole frames in `view` between start and end, then keeps or moves what is left."""
         start, end = self._start, self._end
-        handle = self.host.handle
         needed = 0
         try:
             while not self.busy and not self._out and end - start >= 4:
                 size = _LENGTH.unpack_from(view, start)[0]
-                if size < 0 or size > self.host.max_frame_bytes:
-                    limit = self.host.max_frame_bytes
+                if size < 0 or size > self._max_frame_bytes:
+                    limit = self._max_frame_bytes
                     raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={limit}")
                 stop = start + 4 + size
                 if stop > end:
                     needed = 4 + size
                     break
-                answer = handle(self, view[start + 4 : stop])
+                answer = self._handle(self, view[start + 4 : stop])
                 start = stop
                 if answer is PENDING:
                     self.busy = not self.closed

@@ -49,6 +49,7 @@ _COVERED_BY_CRC = cython.declare(cython.longlong, 21)
 _THROUGH_MAGIC = cython.declare(cython.longlong, 17)
 _COMPRESSION_MASK = cython.declare(cython.longlong, COMPRESSION_MASK)
 _LOG_APPEND_TIME_FLAG = cython.declare(cython.longlong, LOG_APPEND_TIME_FLAG)
+_CONTROL_FLAG = cython.declare(cython.longlong, CONTROL_FLAG)
 _LAST_KNOWN_CODEC = cython.declare(cython.longlong, 4)
 _MAX_SEQUENCE = cython.declare(cython.longlong, 2**31 - 1)
 _MAX_OFFSET = cython.declare(cython.longlong, 2**63 - 1)
@@ -65,6 +66,10 @@ class CorruptBatchError(ValueError):
         super().__init__(f"corrupt record batch at byte {position}: {reason}")
         self.position = position
         self.reason = reason
+
+
+class RefusedBatchError(ValueError):
+    """A batch that arrived unharmed and that a client may not send; the reason is for people."""
 
 
 @cython.final
@@ -210,6 +215,38 @@ def check_batches(buffer: Buffer, start: int, end: int, *, strict: bool = True) 
         headers.append(header)
         at += header.size
     return headers
+
+
+def check_produced(buffer: Buffer, start: int, end: int) -> BatchHeader:
+    """The header of the one batch that a client sends for a partition, between `start` and `end`.
+
+    CorruptBatchError unless it is whole and unharmed, RefusedBatchError when it holds what only a broker may write:
+    the rules are Apache's.
+    """
+    at: cython.Py_ssize_t = start
+    stop: cython.Py_ssize_t = end
+    header: BatchHeader
+    view = octets(buffer)
+    data: cython.p_uchar = _part_of(view, at, stop)
+    if at == stop:
+        raise RefusedBatchError("a partition without a record batch")
+    if stop - at >= _THROUGH_MAGIC and data[at + 16] < 2:
+        raise RefusedBatchError(f"message format {data[at + 16]} is no longer served")
+    header = _read_header(data, at, stop)
+    if crc32c(view[at + _COVERED_BY_CRC : at + header.size]) != header.crc:
+        raise CorruptBatchError(at, "the checksum does not match the bytes")
+    if header.records_count != header.last_offset_delta + 1 or header.records_count < 1:
+        raise RefusedBatchError(f"{header.records_count} records for {header.last_offset_delta + 1} offsets")
+    if header.base_offset != 0:
+        raise RefusedBatchError(f"a base offset of {header.base_offset}; the broker gives offsets, clients send 0")
+    _check_header(header, True)
+    if header.attributes & _CONTROL_FLAG:
+        raise RefusedBatchError("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise RefusedBatchError(f"producer id {header.producer_id} without a sequence number")
+    if at + header.size != stop:
+        raise RefusedBatchError("more than one record batch for one partition")
+    return header
 
 
 def scan_headers(buffer: Buffer, start: int, end: int) -> list[BatchHeader]:

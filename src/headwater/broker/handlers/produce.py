@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MAGIC_POSITION: Final = 16
-_ZSTD: Final = 4
+# Bits of a batch's attributes: transactional, and the one that zstd (4) alone among the codecs has.
+_TRANSACTIONAL_OR_ZSTD: Final = 0x10 | 0x04
 _FIRST_WITH_ZSTD: Final = 7
 
 Results = list[tuple[str | bytes, list[PartitionResult]]]
@@ -47,11 +47,14 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
                 if acks != -1 and acks != 1 and acks != 0:
                     raise ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be 0, 1 or -1 (all)")
                 partition = broker.topics.partition(topic, index)
-                headers = _check(frame, start, end, version)
-                answers.append(_append(broker, partition, frame, headers, now_ms, to_flush))
+                header_of_batch = _check(frame, start, end, version)
+                answers.append(_append(broker, partition, frame, header_of_batch, now_ms, to_flush))
             except ApiError as error:
                 failed = True
                 answers.append(_failure(index, error))
+            except records.RefusedBatchError as error:
+                failed = True
+                answers.append(_failure(index, ApiError(ErrorCode.invalid_record, str(error))))
             except records.CorruptBatchError as error:
                 failed = True
                 answers.append(_failure(index, ApiError(ErrorCode.corrupt_message, str(error))))
@@ -75,19 +78,17 @@ def _append(
     broker: "Broker",
     partition: Partition,
     frame: memoryview,
-    headers: list[records.BatchHeader],
+    header: records.BatchHeader,
     now_ms: int,
     to_flush: list[Partition],
 ) -> PartitionResult:
-    header = headers[0]
     fresh = partition.topic.append_rules.apply(frame, header, now_ms)
     if fresh is not None:
         frame = memoryview(fresh)
         header = records.parse_header(frame, 0, len(frame))
-        headers = [header]
     start = header.position
     info = partition.log.append_as_leader(
-        frame, start, start + header.size, headers, leader_epoch=partition.leader_epoch, now_ms=now_ms
+        frame, start, start + header.size, [header], leader_epoch=partition.leader_epoch, now_ms=now_ms
     )
     if info.flush_needed:
         to_flush.append(partition)
@@ -98,44 +99,17 @@ def _append(
     return PartitionResult(partition.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
 
 
-def _check(frame: memoryview, start: int, end: int, version: int) -> list[records.BatchHeader]:
-    """The header of the one batch between `start` and `end`, when it is whole, unharmed and a client may send it."""
-    if start < 0 or start == end:
+def _check(frame: memoryview, start: int, end: int, version: int) -> records.BatchHeader:
+    """The header of the batch between `start` and `end`, when it is whole, unharmed and a client may send it."""
+    if start < 0:
         raise ApiError(ErrorCode.invalid_record, "a partition without a record batch")
-    if end - start > _MAGIC_POSITION and frame[start + _MAGIC_POSITION] < 2:
-        raise ApiError(ErrorCode.invalid_record, f"message format {frame[start + _MAGIC_POSITION]} is no longer served")
-    try:
-        headers = records.check_batches(frame, start, end, strict=False)
-    except records.CorruptBatchError:
-        # Unharmed bytes whose header no producer should write are the client's fault, not the network's.
-        headers = [records.parse_header(frame, start, end)]
-        if _header_problem(headers) is None or not records.crc_is_valid(frame, headers[0]):
-            raise
-    problem = _header_problem(headers)
-    if problem is not None:
-        raise ApiError(ErrorCode.invalid_record, problem)
-    header = headers[0]
-    if header.is_transactional:
-        raise ApiError(ErrorCode.invalid_txn_state, "this broker has no transaction coordinator")
-    if header.compression == _ZSTD and version < _FIRST_WITH_ZSTD:
-        raise ApiError(ErrorCode.unsupported_compression_type, f"zstd needs version {_FIRST_WITH_ZSTD} of Produce")
-    return headers
-
-
-def _header_problem(headers: list[records.BatchHeader]) -> str | None:
-    """What a client may not put into the header of a batch, or None. The same rules as Apache's."""
-    header = headers[0]
-    if len(headers) > 1:
-        return f"{len(headers)} record batches for one partition; one is allowed"
-    if header.is_control:
-        return "clients may not write control records"
-    if header.records_count != header.last_offset_delta + 1:
-        return f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
-    if header.base_offset != 0:
-        return f"a base offset of {header.base_offset}; the broker gives offsets, clients send 0"
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        return f"producer id {header.producer_id} without a sequence number"
-    return None
+    header = records.check_produced(frame, start, end)
+    if header.attributes & _TRANSACTIONAL_OR_ZSTD:
+        if header.is_transactional:
+            raise ApiError(ErrorCode.invalid_txn_state, "this broker has no transaction coordinator")
+        if version < _FIRST_WITH_ZSTD:
+            raise ApiError(ErrorCode.unsupported_compression_type, f"zstd needs version {_FIRST_WITH_ZSTD} of Produce")
+    return header
 
 
 def _storage_error(action: str, error: OSError) -> ApiError:
