@@ -119,6 +119,11 @@ class OffsetIndex(_IndexFile):
         slot = bisect_right(self.offsets, relative_offset)
         return self.positions[slot - 1] if slot else 0
 
+    def position_at_most(self, position: int) -> int:
+        """The largest position in the index that is not beyond `position`, where a batch begins; 0 when none is."""
+        slot = bisect_right(self.positions, position)
+        return self.positions[slot - 1] if slot else 0
+
     def first_offset_beyond(self, position: int) -> int | None:
         """The relative offset of the first entry at or after `position`, None when there is none."""
         slot = bisect_left(self.positions, position)

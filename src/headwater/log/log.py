@@ -331,9 +331,9 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True) -> LogSlice:
         """The bytes from the batch with `offset` on, at most `max_bytes` and never beyond `up_to_offset`.
 
-        The slice may end within a batch. With `min_one_batch` a first batch larger than `max_bytes` comes
-        whole and alone; without it the slice is then empty. ApiError OFFSET_OUT_OF_RANGE outside of the log's
-        offsets.
+        The slice may end within a batch, though mostly it does not. With `min_one_batch` a first batch larger than
+        `max_bytes` comes whole and alone; without it the slice is then empty. ApiError OFFSET_OUT_OF_RANGE outside of
+        the log's offsets.
         """
         end_offset = self.log_end_offset
         if offset < self.log_start_offset or offset > end_offset:

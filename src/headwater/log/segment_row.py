@@ -70,12 +70,15 @@ class SegmentRow:
             segment, position = self.segments[slot], 0
         size = self._end_position(slot, segment, up_to_offset, end_offset) - position
         if size > max_bytes:
-            size = max_bytes
             first_size = segment.batch_size_at(position)
-            if first_size > max_bytes:
-                if not min_one_batch:
-                    return EMPTY_SLICE
+            if first_size <= max_bytes:
+                # Readers throw half a batch away: end at a batch that the index knows, if there is one in the slice.
+                indexed = segment.offset_index.position_at_most(position + max_bytes)
+                size = indexed - position if indexed > position else max_bytes
+            elif min_one_batch:
                 size = first_size
+            else:
+                return EMPTY_SLICE
         if size <= 0:
             return EMPTY_SLICE
         return LogSlice(segment.open_file(), position, size, segment.base_offset)

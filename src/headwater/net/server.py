@@ -1,6 +1,7 @@
 """The listener: accepts connections within their limits and closes the idle ones."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -142,6 +143,8 @@ class Server:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if host.startswith("127.") or host == "::1":
+            _stop_pacing(sock)
         for option, size in self._socket_buffers:
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
@@ -159,6 +162,13 @@ class Server:
                     logger.debug("closed the connection of %s: idle", connection.peer)
                     connection.close()
         self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)
+
+
+def _stop_pacing(sock: socket.socket) -> None:
+    """BBR spaces packets out with timers; over loopback, where nothing is congested, they cost a third of a send."""
+    with contextlib.suppress(OSError, AttributeError):
+        if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def _host_of(peer: str) -> str:

@@ -28,6 +28,8 @@ DIFFERENT_DEFAULTS = {
     ("broker", "auto.create.topics.enable"): "false",
     ("broker", "log.retention.hours"): "72",
     ("broker", "log.dir"): None,
+    ("broker", "socket.receive.buffer.bytes"): "-1",
+    ("broker", "socket.send.buffer.bytes"): "-1",
     ("broker", "node.id"): "1",
     ("broker", "process.roles"): "broker",
     ("topic", "retention.ms"): str(72 * 3_600_000),

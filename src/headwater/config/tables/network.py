@@ -32,10 +32,11 @@ NETWORK: tuple[ConfigDef, ...] = (
         doc="Protocol that brokers speak among themselves when inter.broker.listener.name is unset."),
     define("socket.listen.backlog.size", INT, 50, at_least(1),
         doc="Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn."),
-    define("socket.receive.buffer.bytes", INT, 102_400, importance=HIGH,
-        doc="Receive buffer (SO_RCVBUF) of client sockets; -1 leaves it to the system."),
-    define("socket.send.buffer.bytes", INT, 102_400, importance=HIGH,
-        doc="Send buffer (SO_SNDBUF) of client sockets; -1 leaves it to the system."),
+    define("socket.receive.buffer.bytes", INT, -1, importance=HIGH,
+        doc="Receive buffer (SO_RCVBUF) of client sockets; -1 leaves it to the system. Ours: -1, as Kafka's 100 KiB "
+            "keeps the system from growing it and halves what one connection can send."),
+    define("socket.send.buffer.bytes", INT, -1, importance=HIGH,
+        doc="Send buffer (SO_SNDBUF) of client sockets; -1 leaves it to the system. Ours: -1, as above."),
     define("socket.request.max.bytes", INT, 104_857_600, at_least(1), importance=HIGH,
         doc="Largest request. A longer or negative length closes the connection before anything is "
             "allocated."),
