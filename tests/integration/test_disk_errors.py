@@ -17,7 +17,8 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_goes_on_when_there_is_room(
             client.ask(struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">ih", 1, 4) + b"full" + b"\1")
             # The largest file that this process may write: the next best thing to a full disk.
             resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-            acknowledged, refused = [], []
+            acknowledged: list[bytes] = []
+            refused: list[bytes] = []
             for value in values:
                 error_code, base_offset = produced(client.ask(produce_body("full", batch_of(value))))
                 (refused if error_code else acknowledged).append(value)
