@@ -224,3 +224,17 @@ def test_a_client_that_reads_slowly_gets_every_byte(filled: HeadwaterProcess) ->
     assert (error_code, high_watermark) == (0, 256)
     assert len(data) == 20_000_000
     assert struct.unpack_from(">q", data) == (100,)
+
+
+def test_more_changes_at_once_than_may_be_worked_on_wait_their_turn() -> None:
+    names = [f"turn-{number}" for number in range(30)]
+    with LocalBroker(config={"queued.max.requests": 1}) as broker:
+        clients = [RawClient(broker.bootstrap) for _ in names]
+        for client, name in zip(clients, names, strict=True):
+            # Metadata v4 that allows auto-creation: work for the disk.
+            body = struct.pack(">ih", 1, len(name)) + name.encode() + b"\1"
+            client.send(struct.pack(">hhih", 3, 4, 1, -1) + body)
+        answers = [client.receive() for client in clients]
+        for client in clients:
+            client.close()
+    assert all(answer is not None and name.encode() in answer for answer, name in zip(answers, names, strict=True))
