@@ -49,6 +49,8 @@ orientation only.
   with a leader; memory and open files right after.
 - Apache Kafka runs as a KRaft single node with the JVM options of its own start script. It is warmed
   up before the first figure counts: {warming}.
+- Bulk loads run twice in a row for each broker and round, and the second one counts: on a virtual machine the
+  first one also pays for memory that the host has taken back meanwhile.
 
 Run it yourself with `make bench`.
 """

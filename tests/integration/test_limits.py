@@ -12,6 +12,7 @@ import pytest
 
 from conformance.actions import BROKER_RESOURCE, SET, alter_incrementally, create_topic
 from conformance.wire import Wire
+from headwater.protocol import records
 from headwater.testing import LocalBroker
 from integration.raw_client import API_VERSIONS_V0, RawClient, batch_of, fetch_body, fetched, produce_body, produced
 from peers.headwater import HeadwaterProcess
@@ -222,8 +223,12 @@ def test_a_client_that_reads_slowly_gets_every_byte(filled: HeadwaterProcess) ->
         time.sleep(0.3)
         error_code, high_watermark, data = fetched(slow.receive())
     assert (error_code, high_watermark) == (0, 256)
-    assert len(data) == 20_000_000
     assert struct.unpack_from(">q", data) == (100,)
+    # Whole batches, as many as fit.
+    headers = records.scan_headers(data, 0, len(data))
+    assert sum(header.size for header in headers) == len(data)
+    assert 20_000_000 - headers[-1].size < len(data) <= 20_000_000
+    assert all(records.crc_is_valid(data, header) for header in headers)
 
 
 def test_more_changes_at_once_than_may_be_worked_on_wait_their_turn() -> None:
