@@ -49,8 +49,10 @@ orientation only.
   with a leader; memory and open files right after.
 - Apache Kafka runs as a KRaft single node with the JVM options of its own start script. It is warmed
   up before the first figure counts: {warming}.
-- Bulk loads run twice in a row for each broker and round, and the second one counts: on a virtual machine the
-  first one also pays for memory that the host has taken back meanwhile.
+- Bulk loads run twice in a row for each broker and round, and the second one counts: the first broker of a round was
+  seen to take up to four times the CPU, whichever it was. Why is not known.
+- Apache Kafka keeps its default socket buffers (100 KiB), headwater its own (the system's choice). [notes.md](notes.md)
+  has the figures with equal buffers, and those of earlier runs: read it before quoting any of these.
 
 Run it yourself with `make bench`.
 """

@@ -86,9 +86,8 @@ class Load:
     def bulk(self, broker: Running, *, messages: int, value_bytes: int) -> dict[str, float]:
         """Shapes (a), (b) and (e): librdkafka in, then the same data out; twice, of which the second time counts.
 
-        A virtual machine gives pages that were free for a while back to its host, and whoever fills the page cache next
-        pays several times the CPU for them. Without the first time, the broker that is first in a round looks up to
-        four times slower than the one that gets the pages it has just freed.
+        Without the first time, whichever broker is first in a round was seen to take up to four times the CPU for the
+        same work. The cause is not established; see docs/benchmarks/notes.md.
         """
         self._bulk_once(broker, messages=messages, value_bytes=value_bytes)
         return self._bulk_once(broker, messages=messages, value_bytes=value_bytes)

@@ -34,7 +34,7 @@ NETWORK: tuple[ConfigDef, ...] = (
         doc="Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn."),
     define("socket.receive.buffer.bytes", INT, -1, importance=HIGH,
         doc="Receive buffer (SO_RCVBUF) of client sockets; -1 leaves it to the system. Ours: -1, as Kafka's 100 KiB "
-            "keeps the system from growing it and halves what one connection can send."),
+            "keeps the system from growing it and about halves what one connection can send."),
     define("socket.send.buffer.bytes", INT, -1, importance=HIGH,
         doc="Send buffer (SO_SNDBUF) of client sockets; -1 leaves it to the system. Ours: -1, as above."),
     define("socket.request.max.bytes", INT, 104_857_600, at_least(1), importance=HIGH,
