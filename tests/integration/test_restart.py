@@ -6,6 +6,7 @@ A kill leaves the page cache, so everything that was acknowledged must be there 
 import errno
 import os
 import re
+import struct
 import threading
 import time
 from collections import Counter
@@ -396,6 +397,34 @@ def test_what_the_device_refused_is_not_acknowledged_and_the_client_is_told(
             answer = client.ask(produce_body(careful.name, batch_of(b"careful")))
         assert answer is None or produced(answer)[0] != 0
     assert recovery_point(checkpointing, careful) in (-1, 0)
+
+
+def test_a_failed_flush_of_one_partition_leaves_the_answers_of_the_others(
+    checkpointing: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told to try again, a client would write a batch twice that is already there."""
+    with Wire(checkpointing.bootstrap) as wire:
+        careful = create_topic(wire, configs={"flush.messages": "1"})
+        easy = create_topic(wire)
+
+    def failing_sync(self: FileSystem, descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    body = struct.pack(">hhih", 0, 7, 1, -1) + struct.pack(">hhi", -1, -1, 30_000) + struct.pack(">i", 2)
+    for topic in (careful, easy):
+        name, data = topic.name.encode(), batch_of(b"one of two")
+        body += struct.pack(">h", len(name)) + name + struct.pack(">iii", 1, 0, len(data)) + data
+    with RawClient(checkpointing.bootstrap, timeout_s=3) as client, monkeypatch.context() as patch:
+        patch.setattr(FileSystem, "sync", failing_sync)
+        answer = client.ask(body)
+    assert answer is not None
+    codes = {}
+    at = 8
+    for _ in range(2):
+        (size,) = struct.unpack_from(">h", answer, at)
+        (codes[answer[at + 2 : at + 2 + size].decode()],) = struct.unpack_from(">h", answer, at + 2 + size + 8)
+        at += 2 + size + 4 + 4 + 2 + 8 + 8 + 8
+    assert codes == {careful.name: 56, easy.name: 0}
 
 
 def segment_bases(data: Path, topic: Topic) -> list[int]:

@@ -14,7 +14,7 @@ from headwater.broker.dispatch import Dispatcher
 from headwater.broker.services.background import BackgroundJobs
 from headwater.broker.services.fetch_sessions import FetchSessions
 from headwater.broker.services.purgatory import Purgatory
-from headwater.broker.services.storage import StartupError, Storage
+from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.topics import Topics
 from headwater.cluster.changes import BrokerConfigured, ProducerIdsReserved
 from headwater.config import BrokerConfig, Listener
@@ -95,7 +95,7 @@ class Broker:
 
     async def configure_broker(self, name: str, overrides: dict[str, str]) -> None:
         """Replaces the dynamic settings of one broker, or of all for ''; they take effect at once."""
-        effective = self._effective_config({**self.broker_configs, name: overrides})
+        effective = effective_config(self._static_config, {**self.broker_configs, name: overrides})
         await asyncio.to_thread(self._store.append, BrokerConfigured(broker=name, configs=overrides))
         self.config = effective
         self.topics.reconfigure_all()
@@ -123,9 +123,6 @@ class Broker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("background work failed; this is a bug in headwater", exc_info=task.exception())
-
-    def _effective_config(self, dynamic: dict[str, dict[str, str]]) -> BrokerConfig:
-        return self._static_config.with_dynamic(cluster=dynamic.get("", {}), broker=dynamic.get(str(self.node_id), {}))
 
     def _listen(self) -> None:
         config, listener = self.config, self._listener

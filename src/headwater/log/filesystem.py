@@ -67,6 +67,10 @@ class FileSystem:
         finally:
             os.close(descriptor)
 
+    def absolute(self, path: str) -> str:
+        """`path` from the root on, whatever folder the process is in."""
+        return os.path.abspath(path)
+
     def exists(self, path: str) -> bool:
         """Whether there is anything at `path`."""
         return os.path.exists(path)

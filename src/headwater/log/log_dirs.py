@@ -8,7 +8,6 @@ Threads: `load`, `close`, `checkpoint`, `purge_deleted` are slow and may run in 
 """
 
 import logging
-import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,7 +123,7 @@ class LogDirs:
         locks: list[int] = []
         try:
             found = []
-            for path in [posixpath.abspath(path) for path in paths]:
+            for path in map(fs.absolute, paths):
                 locks.append(_lock_dir(fs, path))
                 found.append((path, _read_properties(fs, path)))
             cluster_id = cluster_id or _agreed_cluster_id([properties for _, properties in found])

@@ -3,8 +3,16 @@
 The figures were printed by Apache Kafka 4.1's own `Utils.murmur2` and `BuiltInPartitioner.partitionForKey`.
 """
 
-import pytest
+import functools
+import importlib.util
+from pathlib import Path
+from types import ModuleType
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.client import partitioner
 from headwater.client.partitioner import murmur2, partition_for_key
 
 JAVA = [
@@ -30,3 +38,20 @@ JAVA = [
 def test_a_key_hashes_as_in_java(key: bytes, hashed: int, partition_of_12: int) -> None:
     assert murmur2(key) == hashed
     assert partition_for_key(key, 12) == partition_of_12
+
+
+@given(key=st.binary(max_size=40))
+def test_the_plain_form_computes_what_the_imported_one_does(key: bytes) -> None:
+    """Installed with a compiler, the imported one is compiled."""
+    assert plain_partitioner().murmur2(key) == murmur2(key)
+
+
+@functools.cache
+def plain_partitioner() -> ModuleType:
+    source = Path(str(partitioner.__file__)).parent / "partitioner.py"
+    spec = importlib.util.spec_from_file_location("plain_partitioner", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

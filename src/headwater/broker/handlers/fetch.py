@@ -76,10 +76,13 @@ class _Fetch:
 
     def _attempt(self, time_is_up: bool) -> bool:
         try:
-            found, size, answer_now = self._read()
+            return self._complete(time_is_up)
         except Exception:
             self._connection.close("its request could not be answered")
             raise
+
+    def _complete(self, time_is_up: bool) -> bool:
+        found, size, answer_now = self._read()
         if time_is_up or answer_now or size >= self._request.min_bytes:
             answer = self._answer(found)
             if answer is not PENDING:

@@ -29,6 +29,8 @@ _TRANSACTIONAL_OR_ZSTD: Final = 0x10 | 0x04
 _FIRST_WITH_ZSTD: Final = 7
 
 Results = list[tuple[str | bytes, list[PartitionResult]]]
+Unflushed = tuple[Partition, list[PartitionResult], int]
+"""A partition whose answer, at a place in its topic's answers, waits for an fsync."""
 
 
 def handle(broker: "Broker", connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
@@ -37,18 +39,21 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
     request = read_request(frame, header.body, version)
     acks = request.acks
     now_ms = int(time.time() * 1000)
-    to_flush: list[Partition] = []
+    to_flush: list[Unflushed] = []
     results: Results = []
     failed = False
     for topic, partitions in request.topics:
-        answers = []
+        answers: list[PartitionResult] = []
         for index, start, end in partitions:
             try:
                 if acks != -1 and acks != 1 and acks != 0:
                     raise ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be 0, 1 or -1 (all)")
                 partition = broker.topics.partition(topic, index)
                 header_of_batch = _check(frame, start, end, version)
-                answers.append(_append(broker, partition, frame, header_of_batch, now_ms, to_flush))
+                result, flush_needed = _append(broker, partition, frame, header_of_batch, now_ms)
+                if flush_needed:
+                    to_flush.append((partition, answers, len(answers)))
+                answers.append(result)
             except ApiError as error:
                 failed = True
                 answers.append(_failure(index, error))
@@ -80,8 +85,8 @@ def _append(
     frame: memoryview,
     header: records.BatchHeader,
     now_ms: int,
-    to_flush: list[Partition],
-) -> PartitionResult:
+) -> tuple[PartitionResult, bool]:
+    """The answer, and whether it has to wait for a flush."""
     fresh = partition.topic.append_rules.apply(frame, header, now_ms)
     if fresh is not None:
         frame = memoryview(fresh)
@@ -90,13 +95,12 @@ def _append(
     info = partition.log.append_as_leader(
         frame, start, start + header.size, [header], leader_epoch=partition.leader_epoch, now_ms=now_ms
     )
-    if info.flush_needed:
-        to_flush.append(partition)
     if info.rolled:
         broker.jobs.flush_soon(partition.log)
     if partition.waiters:
         broker.purgatory.touched(partition)
-    return PartitionResult(partition.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
+    result = PartitionResult(partition.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
+    return result, info.flush_needed
 
 
 def _check(frame: memoryview, start: int, end: int, version: int) -> records.BatchHeader:
@@ -123,14 +127,16 @@ def _failure(index: int, error: ApiError) -> PartitionResult:
 
 
 async def _answer_after_flush(
-    connection: Connection, header: RequestHeader, acks: int, results: Results, to_flush: list[Partition]
+    connection: Connection, header: RequestHeader, acks: int, results: Results, to_flush: list[Unflushed]
 ) -> None:
-    """What the device refused to keep is not acknowledged: the producer hears KAFKA_STORAGE_ERROR and tries again."""
-    try:
-        for partition in to_flush:
+    """What the device refused to keep is not acknowledged: the producer hears KAFKA_STORAGE_ERROR and tries again.
+
+    The other partitions keep their answers: told to try again, a client would write their batches twice.
+    """
+    for partition, answers, place in to_flush:
+        try:
             await asyncio.to_thread(partition.log.flush)
-    except OSError as error:
-        logger.error("cannot flush %s: %s", partition.log.path, error)
-        refusal = _storage_error("flush", error)
-        results = [(topic, [_failure(result.partition, refusal) for result in answers]) for topic, answers in results]
+        except OSError as error:
+            logger.error("cannot flush %s: %s", partition.log.path, error)
+            answers[place] = _failure(partition.index, _storage_error("flush", error))
     connection.reply(response_frame(header.version, header.correlation_id, results) if acks else None)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,6 +22,12 @@ class StartupError(Exception):
     """The broker cannot start; the message says why and what to do."""
 
 
+def effective_config(static_config: BrokerConfig, dynamic: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+    """The settings given at the start with the dynamic ones over them: by broker id as text, those of all under ''."""
+    own = dynamic.get(str(static_config.node_id), {})
+    return static_config.with_dynamic(cluster=dynamic.get("", {}), broker=own)
+
+
 class Storage:
     """The opened data of a broker: `log_dirs` and the metadata `store`, and the config with its dynamic settings."""
 
@@ -29,7 +36,12 @@ class Storage:
         try:
             self.log_dirs = LogDirs.open(FileSystem(), static_config.log_dirs, node_id=static_config.node_id)
             try:
-                self._open(static_config)
+                self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.dirs])
+                try:
+                    self._open(static_config)
+                except BaseException:
+                    self.store.close()
+                    raise
             except BaseException:
                 self.log_dirs.abandon()
                 raise
@@ -39,13 +51,9 @@ class Storage:
             raise StartupError(f"the data cannot be read: {error}; check log.dirs and its rights") from error
 
     def _open(self, static_config: BrokerConfig) -> None:
-        self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.dirs])
         image = self.store.open()
         self._check_dirs()
-        dynamic = image.broker_configs
-        self.config = static_config.with_dynamic(
-            cluster=dynamic.get("", {}), broker=dynamic.get(str(static_config.node_id), {})
-        )
+        self.config = effective_config(static_config, image.broker_configs)
         self.log_dirs.load(
             self._topic_config,
             now_ms=int(time.time() * 1000),
