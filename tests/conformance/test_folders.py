@@ -76,6 +76,28 @@ def read_all(broker: Broker, topic: Topic, count: int) -> list[bytes]:
         consumer.close()
 
 
+class Sequenced:
+    """A topic that one idempotent producer wrote some batches to."""
+
+    def __init__(self, wire: Wire, batches: int) -> None:
+        self.topic = create_topic(wire)
+        self.producer_id, self.epoch = new_producer(wire)
+        self.batches = batches
+        for sequence in range(batches):
+            produce_ok(wire, self.topic, self.batch(sequence))
+
+    def batch(self, sequence: int) -> bytes:
+        return batch(b"%d" % sequence, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
+
+    def assert_known(self, wire: Wire) -> None:
+        """A retry of the last batch is recognised, a gap refused."""
+        answer = produce(wire, self.topic, self.batch(self.batches - 1))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.none, self.batches - 1)
+        gap = produce(wire, self.topic, self.batch(self.batches + 4))
+        assert gap.error_code is ErrorCode.out_of_order_sequence_number
+        assert list_offset(wire, self.topic, LATEST).offset == self.batches
+
+
 class ApacheFolder:
     """What an Apache broker left behind, after a clean stop and as a kill -9 would have, and what it had been told."""
 
@@ -86,17 +108,11 @@ class ApacheFolder:
             write_each_codec(broker, self.compressed)
             self.segmented = create_topic(wire, configs=SMALL_SEGMENTS)
             write_segments(wire, self.segmented, self.start_ms)
-            self.sequenced = create_topic(wire)
-            self.producer_id, self.epoch = new_producer(wire)
-            for sequence in range(3):
-                produce_ok(wire, self.sequenced, self.sequenced_batch(sequence))
+            self.sequenced = Sequenced(wire, 3)
             # While it runs its indexes are 10 MiB of mostly zeros, and nothing says that it has stopped.
             self.crashed = shutil.copytree(broker.data_dir, broker.folder / "crashed")
             (self.crashed / ".lock").unlink(missing_ok=True)
         self.stopped = broker.data_dir
-
-    def sequenced_batch(self, sequence: int) -> bytes:
-        return batch(b"%d" % sequence, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +139,7 @@ def test_an_apache_folder_is_opened_with_its_topics_and_ids(
         for topic, partitions in [
             (apache_folder.compressed, 2),
             (apache_folder.segmented, 1),
-            (apache_folder.sequenced, 1),
+            (apache_folder.sequenced.topic, 1),
         ]:
             wait_for_partitions(wire, topic.name, partitions)
             assert describe_topic(wire, topic.name).topic_id == topic.id
@@ -150,11 +166,7 @@ def test_segments_that_apache_wrote_are_searched_and_continued(
 
 def test_what_producers_sent_to_apache_is_known(apache_folder: ApacheFolder, taken_over: HeadwaterProcess) -> None:
     with Wire(taken_over.bootstrap) as wire:
-        answer = produce(wire, apache_folder.sequenced, apache_folder.sequenced_batch(2))
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 2)
-        gap = produce(wire, apache_folder.sequenced, apache_folder.sequenced_batch(7))
-        assert gap.error_code is ErrorCode.out_of_order_sequence_number
-        assert list_offset(wire, apache_folder.sequenced, LATEST).offset == 3
+        apache_folder.sequenced.assert_known(wire)
 
 
 class OurFolder:
@@ -167,6 +179,7 @@ class OurFolder:
             write_each_codec(broker, self.compressed)
             self.segmented = create_topic(wire, configs=SMALL_SEGMENTS)
             write_segments(wire, self.segmented, self.start_ms)
+            self.sequenced = Sequenced(wire, 6)
             self.batches = len(read_batches(fetch_all(wire, self.compressed)))
         self.path = broker.data_dir
 
@@ -226,21 +239,26 @@ def test_dump_log_segments_reads_our_producer_snapshots(our_folder: OurFolder) -
     assert len(states) == len(CODECS), said
 
 
-def test_apache_serves_a_partition_that_we_wrote(our_folder: OurFolder, tmp_path: Path) -> None:
-    """Our partition folder is put in the place of an empty one of Apache's."""
+def test_apache_serves_partitions_that_we_wrote(our_folder: OurFolder, tmp_path: Path) -> None:
+    """Our partition folders are put in the place of empty ones of Apache's."""
     require_apache()
     broker = ApacheKafka(tmp_path, jvm_options=QUICK_START)
     with broker:
         with Wire(broker.bootstrap) as wire:
-            theirs = create_topic(wire, name=our_folder.compressed.name)
+            names = (our_folder.compressed.name, our_folder.sequenced.topic.name)
+            theirs = [create_topic(wire, name=name) for name in names]
         broker.stop()
-        folder = broker.data_dir / f"{theirs.name}-0"
-        metadata = (folder / "partition.metadata").read_text()
-        shutil.rmtree(folder)
-        shutil.copytree(our_folder.path / folder.name, folder)
-        (folder / "partition.metadata").write_text(metadata)
+        for topic in theirs:
+            folder = broker.data_dir / f"{topic.name}-0"
+            metadata = (folder / "partition.metadata").read_text()
+            shutil.rmtree(folder)
+            shutil.copytree(our_folder.path / folder.name, folder)
+            (folder / "partition.metadata").write_text(metadata)
         broker.start()
         with Wire(broker.bootstrap) as wire:
-            wait_for_partitions(wire, theirs.name, 1)
-            assert list_offset(wire, theirs, LATEST).offset == 250
-        assert read_all(broker, theirs, 250) == expected_values()
+            for topic in theirs:
+                wait_for_partitions(wire, topic.name, 1)
+            assert list_offset(wire, theirs[0], LATEST).offset == 250
+            our_folder.sequenced.topic = theirs[1]
+            our_folder.sequenced.assert_known(wire)
+        assert read_all(broker, theirs[0], 250) == expected_values()

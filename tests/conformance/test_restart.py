@@ -135,9 +135,10 @@ def test_no_producer_id_is_given_twice(story: Story, after: Wire) -> None:
 
 
 def test_trap_a_retry_after_a_restart_is_not_written_twice(story: Story, after: Wire) -> None:
-    # A snapshot of producers holds the last batch of each, so only that one is sure to be known.
-    answer = produce(after, story.retried, story.sequenced(5))
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 5)
+    # Apache's snapshot of producers holds the last batch of each, ours the last five.
+    for sequence in (5,) if isinstance(story.broker, ApacheKafka) else range(1, 6):
+        answer = produce(after, story.retried, story.sequenced(sequence))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.none, sequence)
     assert list_offset(after, story.retried, LATEST).offset == 6
     gap = produce(after, story.retried, story.sequenced(9))
     assert gap.error_code is ErrorCode.out_of_order_sequence_number

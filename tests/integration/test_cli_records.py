@@ -200,11 +200,6 @@ def wait_until_written(data: Path, topic: str) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.xfail(
-    reason="a known gap: after a restart the broker knows only the last batch of a producer (all that Kafka's snapshot"
-    " holds), so a retry of an earlier unacknowledged one is refused as out of order",
-    strict=False,
-)
 def test_a_restart_in_the_middle_neither_loses_nor_doubles_nor_reorders(tmp_path: Path) -> None:
     lines = [f"{number % 5}:{number}" for number in range(30_000)]
     with HeadwaterProcess(tmp_path) as broker:

@@ -3,20 +3,32 @@
 A snapshot named by an offset holds the state before that offset. One is written when a segment rolls, so
 there is one for every segment's base offset, and one at a clean close. At open the newest good one is loaded
 and the log after it replayed; one that is damaged is removed and the next older one taken.
+
+Apache writes one row a producer, with its last batch. We write a row for each of the last five, oldest first: reading,
+Apache lets a later row of a producer replace an earlier one and so sees what it would have written itself.
 """
 
 import logging
 import struct
+from typing import TypeAlias
 
 from crc32c import crc32c
 
 from headwater.log.filesystem import FileSystem
-from headwater.log.producer_state import NO_OFFSET, NO_SEQUENCE, ProducerEntry, RememberedBatch
+from headwater.log.producer_state import (
+    NO_OFFSET,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    REMEMBERED_BATCHES,
+    ProducerEntry,
+    RememberedBatch,
+)
 
 _log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_Row: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 _CRC_START = 6
 _VERSION = 1
 SUFFIX = ".snapshot"
@@ -28,58 +40,69 @@ class CorruptSnapshotError(ValueError):
 
 def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
     """The bytes of a snapshot file."""
-    content = bytearray(_HEAD.pack(_VERSION, 0, len(entries)))
-    for entry in entries:
-        last = entry.batches[-1] if entry.batches else None
-        content += _ENTRY.pack(
-            entry.producer_id,
-            entry.epoch,
-            entry.last_sequence,
-            last.last_offset if last else NO_OFFSET,
-            last.offset_delta if last else 0,
-            entry.last_timestamp_ms,
-            entry.coordinator_epoch,
-            entry.txn_first_offset,
-        )
+    rows = [row for entry in entries for row in _rows(entry)]
+    content = bytearray(_HEAD.pack(_VERSION, 0, len(rows)))
+    for row in rows:
+        content += _ENTRY.pack(*row)
     struct.pack_into(">I", content, 2, crc32c(bytes(content[_CRC_START:])))
     return bytes(content)
 
 
+def _rows(entry: ProducerEntry) -> list[_Row]:
+    """One row for each remembered batch, the newest last: it alone says whether a transaction is open."""
+    producer_id, epoch, coordinator_epoch = entry.producer_id, entry.epoch, entry.coordinator_epoch
+    rows = [
+        (producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, NO_OFFSET)
+        for last_sequence, last_offset, delta, timestamp_ms in entry.batches[:-1]
+    ]
+    last = entry.batches[-1] if entry.batches else RememberedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+    rows.append(
+        (
+            producer_id,
+            epoch,
+            entry.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp_ms,
+            coordinator_epoch,
+            entry.txn_first_offset,
+        )
+    )
+    return rows
+
+
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """The producers in a snapshot file; of the five remembered batches it has the last."""
+    """The producers in a snapshot file; one that Apache wrote has the last of the five batches of each."""
     if len(content) < _HEAD.size:
         raise CorruptSnapshotError(f"{len(content)} bytes are too few")
     version, crc, count = _HEAD.unpack_from(content)
     if version != _VERSION:
         raise CorruptSnapshotError(f"version {version} is not known")
     if len(content) != _HEAD.size + count * _ENTRY.size:
-        raise CorruptSnapshotError(f"{count} producers announced, {len(content)} bytes found")
+        raise CorruptSnapshotError(f"{count} entries announced, {len(content)} bytes found")
     if crc32c(content[_CRC_START:]) != crc:
         raise CorruptSnapshotError("its checksum does not match")
-    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(content[_HEAD.size :])]
+    entries: dict[int, ProducerEntry] = {}
+    for row in _ENTRY.iter_unpack(content[_HEAD.size :]):
+        _take_row(entries, row)
+    return list(entries.values())
 
 
-def _decode_entry(fields: tuple[int, int, int, int, int, int, int, int]) -> ProducerEntry:
-    (
-        producer_id,
-        epoch,
-        last_sequence,
-        last_offset,
-        delta,
-        timestamp_ms,
-        coordinator_epoch,
-        txn_first_offset,
-    ) = fields
-    entry = ProducerEntry(producer_id)
-    entry.epoch = epoch
+def _take_row(entries: dict[int, ProducerEntry], row: _Row) -> None:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, txn_first_offset = row
+    entry = entries.get(producer_id)
+    if entry is None:
+        entry = entries[producer_id] = ProducerEntry(producer_id)
+    entry.start_epoch(epoch)
     entry.coordinator_epoch = coordinator_epoch
     entry.last_timestamp_ms = timestamp_ms
     entry.txn_first_offset = txn_first_offset if txn_first_offset >= 0 else NO_OFFSET
-    entry.last_sequence = NO_SEQUENCE
     if last_offset >= 0:
         entry.last_sequence = last_sequence
-        entry.batches.append(RememberedBatch(last_sequence, last_offset, delta, timestamp_ms))
-    return entry
+        entry.batches = [
+            *entry.batches[1 - REMEMBERED_BATCHES :],
+            RememberedBatch(last_sequence, last_offset, delta, timestamp_ms),
+        ]
 
 
 class ProducerSnapshots:

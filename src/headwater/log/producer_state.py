@@ -16,6 +16,7 @@ LARGEST_SEQUENCE = 2**31 - 1
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+NO_TIMESTAMP = -1
 _UNREPLICATED_LIMIT = 1024
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -64,7 +65,7 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.epoch = NO_EPOCH
         self.coordinator_epoch = -1
-        self.last_timestamp_ms = -1
+        self.last_timestamp_ms = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
         self.last_sequence = NO_SEQUENCE
         self.batches: list[RememberedBatch] = []

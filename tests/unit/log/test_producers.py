@@ -147,6 +147,38 @@ def test_a_producer_without_a_batch_survives_a_snapshot() -> None:
     assert (again.epoch, again.last_sequence, again.batches, again.txn_first_offset) == (3, -1, [], -1)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("rolled_after", [None, 3, 6])
+def test_the_last_five_batches_are_known_after_a_restart(tmp_path: Path, clean: bool, rolled_after: int | None) -> None:
+    log = open_log(tmp_path)
+    for index in range(7):
+        append(log, batch([b"a", b"b"], producer=(1, 0, 2 * index)))
+        append(log, batch([b"c"], producer=(2, 5, index)))
+        if index + 1 == rolled_after:
+            log.roll(NOW_MS)
+    if clean:
+        log.close()
+    else:
+        log.abandon()
+    again = open_log(tmp_path, clean=clean)
+    for index in range(2, 7):
+        info = append(again, batch([b"a", b"b"], producer=(1, 0, 2 * index)))
+        assert (info.duplicate, info.first_offset, info.last_offset) == (True, 3 * index, 3 * index + 1)
+        info = append(again, batch([b"c"], producer=(2, 5, index)))
+        assert (info.duplicate, info.first_offset) == (True, 3 * index + 2)
+    assert again.log_end_offset == 21
+    assert not append(again, batch([b"d"], producer=(2, 5, 7))).duplicate
+
+
+def test_a_snapshot_with_five_rows_a_producer_keeps_an_open_transaction() -> None:
+    entry = ProducerEntry(5)
+    entry.epoch, entry.last_sequence, entry.last_timestamp_ms, entry.txn_first_offset = 3, 9, 77, 21
+    entry.batches = [RememberedBatch(sequence, 20 + sequence, 0, sequence) for sequence in range(5, 10)]
+    (again,) = decode_snapshot(encode_snapshot([entry]))
+    assert again.batches == [*entry.batches[:-1], entry.batches[-1]._replace(timestamp_ms=77)]
+    assert (again.last_sequence, again.last_timestamp_ms, again.txn_first_offset) == (9, 77, 21)
+
+
 def test_a_roll_leaves_a_snapshot_for_the_new_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch([b"a", b"b"], producer=(1, 0, 0)))
