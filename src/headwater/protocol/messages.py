@@ -7,7 +7,6 @@ an old version says something that no newer one can, the handler names both and 
 
 import dataclasses
 import functools
-import io
 import types
 import typing
 from collections.abc import Callable
@@ -15,15 +14,17 @@ from typing import Any, TypeVar
 
 from headwater.protocol import kafka_types as _kafka_types  # first: see its docstring
 from headwater.protocol.apis import Api
+from headwater.protocol.entity_writing import entity_writer
 from headwater.protocol.errors import MalformedRequestError
 
 from kio.index import load_request_schema, load_response_schema  # isort: skip
-from kio.serial import entity_reader, entity_writer  # isort: skip
+from kio.serial import entity_reader  # isort: skip
 from kio.serial.errors import SerialError  # isort: skip
 
 _ = _kafka_types
 T = TypeVar("T")
 _Converter = Callable[[Any], Any]
+_DESCRIBE_TRANSACTIONS_KEY = 65
 
 
 @functools.cache
@@ -34,7 +35,11 @@ def request_type(key: int, version: int) -> type[Any]:
 
 @functools.cache
 def response_type(key: int, version: int) -> type[Any]:
-    """kio's class for a response."""
+    """kio's class for a response, or ours for the one that kio cannot read."""
+    if key == _DESCRIBE_TRANSACTIONS_KEY:
+        from headwater.protocol.transaction_descriptions import DescribeTransactionsResponse
+
+        return DescribeTransactionsResponse
     return load_response_schema(key, version)
 
 
@@ -52,19 +57,17 @@ def decode_request(api: Api, version: int, frame: bytes, position: int) -> Any:
 
 def encode_response(api: Api, version: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of a response, length first. `response` may be of any version of the API's response."""
-    wanted = response_type(api.key, version)
-    out = io.BytesIO()
-    out.write(b"\0\0\0\0" + correlation_id.to_bytes(4, "big", signed=True))
+    parts = [b"", correlation_id.to_bytes(4, "big", signed=True)]
     # Clients read the ApiVersions response before they know what the broker speaks: its header never has tags.
     if version >= api.flexible and api.key != 18:
-        out.write(b"\0")
+        parts.append(b"\0")
     if isinstance(response, bytes):
-        out.write(response)  # a handler's own encoder, where kio's would hold up the loop
+        parts.append(response)  # a handler's own encoder, where even ours would hold up the loop
     else:
-        entity_writer(wanted)(out, convert(response, wanted))
-    frame = out.getbuffer()
-    frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
-    return frame.tobytes()
+        wanted = response_type(api.key, version)
+        entity_writer(wanted)(parts, convert(response, wanted))
+    parts[0] = sum(map(len, parts)).to_bytes(4, "big")
+    return b"".join(parts)
 
 
 def convert(message: Any, wanted: type[T]) -> T:

@@ -1,0 +1,214 @@
+"""Writes kio's entities as bytes, several times faster than kio does.
+
+kio checks every number again as it writes it; ours were checked when the entity was made. Fields of a fixed size that
+stand side by side are packed in one go. A plan is made once for each type of entity, from the same annotations that kio
+goes by; a test compares the bytes with kio's for every response that is served.
+"""
+
+import dataclasses
+import functools
+import struct
+import types
+import typing
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, Final
+
+from headwater.protocol.wire import length_bytes, string_bytes, uvarint_bytes
+
+Write = Callable[[list[bytes], Any], None]
+"""Appends the bytes of an entity, or of one of its fields, to a list."""
+
+_FIXED: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "float64": "d",
+    "error_code": "h",
+}
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_THROTTLE: Final = timedelta(0)
+_MISSING: Final = dataclasses.MISSING
+
+
+def entity_writer(entity: type[Any]) -> Write:
+    """What writes entities of this type."""
+    found = _writers.get(entity)
+    if found is None:
+        found = _writers[entity] = _make_writer(entity)
+    return found
+
+
+_writers: dict[type[Any], Write] = {}
+
+
+def _make_writer(entity: type[Any]) -> Write:
+    hints = typing.get_type_hints(entity)
+    flexible = entity.__flexible__
+    steps: list[Write] = []
+    run: list[tuple[str, str]] = []
+    tagged: list[tuple[int, str, object, Write]] = []
+    for field in dataclasses.fields(entity):
+        hint, kind = hints[field.name], field.metadata.get("kafka_type", "")
+        tag = field.metadata.get("tag")
+        if tag is not None:
+            tagged.append((tag, field.name, _default(field, hint), _value_writer(hint, kind, flexible)))
+        elif kind in _FIXED and not _is_array(hint):
+            run.append((field.name, _FIXED[kind]))
+        else:
+            _end_run(run, steps)
+            steps.append(_field_writer(field.name, _value_writer(hint, kind, flexible)))
+    _end_run(run, steps)
+    if flexible:
+        steps.append(_tags_writer(sorted(tagged, key=lambda row: row[0])))
+
+    def write(parts: list[bytes], value: Any) -> None:
+        for step in steps:
+            step(parts, value)
+
+    return write
+
+
+def _end_run(run: list[tuple[str, str]], steps: list[Write]) -> None:
+    """Packs the fixed-size fields that were met in a row."""
+    if not run:
+        return
+    names = [name for name, _ in run]
+    pack = struct.Struct(">" + "".join(layout for _, layout in run)).pack
+    get = attrgetter(*names)
+    if len(names) == 1:
+        steps.append(lambda parts, entity: parts.append(pack(get(entity))))
+    else:
+        steps.append(lambda parts, entity: parts.append(pack(*get(entity))))
+    run.clear()
+
+
+def _field_writer(name: str, write: Write) -> Write:
+    get = attrgetter(name)
+    return lambda parts, entity: write(parts, get(entity))
+
+
+def _tags_writer(tagged: list[tuple[int, str, object, Write]]) -> Write:
+    def write(parts: list[bytes], entity: Any) -> None:
+        given: list[bytes] = []
+        count = 0
+        for tag, name, default, write_value in tagged:
+            value = getattr(entity, name)
+            if value == default:
+                continue
+            content: list[bytes] = []
+            write_value(content, value)
+            size = sum(map(len, content))
+            given += (uvarint_bytes(tag), uvarint_bytes(size), *content)
+            count += 1
+        parts.append(uvarint_bytes(count))
+        parts += given
+
+    return write if tagged else lambda parts, entity: parts.append(b"\0")
+
+
+def _value_writer(hint: Any, kind: str, flexible: bool) -> Write:
+    if not _is_array(hint):
+        return _single_writer(hint, kind, flexible)
+    item = _single_writer(_item_of(hint), kind, flexible)
+
+    def write(parts: list[bytes], values: Any) -> None:
+        if values is None:
+            parts.append(length_bytes(-1, flexible))
+            return
+        parts.append(length_bytes(len(values), flexible))
+        for value in values:
+            item(parts, value)
+
+    return write
+
+
+def _single_writer(hint: Any, kind: str, flexible: bool) -> Write:
+    nested = _entity_in(hint)
+    if nested is not None:
+        return _nested_writer(nested, optional=_is_optional(hint))
+    if kind in _FIXED:
+        pack = struct.Struct(">" + _FIXED[kind]).pack
+        return lambda parts, value: parts.append(pack(value))
+    if kind == "string":
+        return lambda parts, value: parts.append(string_bytes(value, flexible))
+    if kind in ("bytes", "records"):
+        return functools.partial(_write_octets, flexible)
+    return _ODD[kind]
+
+
+def _nested_writer(nested: type[Any], *, optional: bool) -> Write:
+    write = entity_writer(nested)
+    if not optional:
+        return write
+
+    def write_if_any(parts: list[bytes], value: Any) -> None:
+        if value is None:
+            parts.append(b"\xff")
+        else:
+            parts.append(b"\1")
+            write(parts, value)
+
+    return write_if_any
+
+
+def _write_octets(flexible: bool, parts: list[bytes], value: bytes | None) -> None:
+    parts.append(length_bytes(-1 if value is None else len(value), flexible))
+    if value is not None:
+        parts.append(value)
+
+
+def _write_uuid(parts: list[bytes], value: Any) -> None:
+    parts.append(bytes(16) if value is None else value.bytes)
+
+
+def _write_i32_ms(parts: list[bytes], value: timedelta) -> None:
+    parts.append(b"\0\0\0\0" if value == _NO_THROTTLE else (value // _MILLISECOND).to_bytes(4, "big", signed=True))
+
+
+def _write_i64_ms(parts: list[bytes], value: timedelta) -> None:
+    parts.append((value // _MILLISECOND).to_bytes(8, "big", signed=True))
+
+
+def _write_time(parts: list[bytes], value: datetime | None) -> None:
+    parts.append((-1 if value is None else round(value.timestamp() * 1000)).to_bytes(8, "big", signed=True))
+
+
+_ODD: Final[dict[str, Write]] = {
+    "uuid": _write_uuid,
+    "timedelta_i32": _write_i32_ms,
+    "timedelta_i64": _write_i64_ms,
+    "datetime_i64": _write_time,
+}
+
+
+def _default(field: "dataclasses.Field[Any]", hint: Any) -> object:
+    """The value that a tagged field need not be written for."""
+    if field.default is not _MISSING:
+        return field.default
+    return () if _is_array(hint) else None
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def _is_optional(hint: Any) -> bool:
+    return types.NoneType in _alternatives(hint)
+
+
+def _is_array(hint: Any) -> bool:
+    return any(typing.get_origin(one) is tuple for one in _alternatives(hint))
+
+
+def _item_of(hint: Any) -> Any:
+    return next(typing.get_args(one)[0] for one in _alternatives(hint) if typing.get_origin(one) is tuple)
+
+
+def _entity_in(hint: Any) -> type[Any] | None:
+    return next((one for one in _alternatives(hint) if isinstance(one, type) and dataclasses.is_dataclass(one)), None)
