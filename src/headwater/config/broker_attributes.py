@@ -99,6 +99,7 @@ class BrokerAttributes:
     group_consumer_max_size: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
     group_coordinator_rebalance_protocols: tuple[str, ...]
     group_coordinator_append_linger_ms: int
     offset_metadata_max_bytes: int

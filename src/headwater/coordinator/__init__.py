@@ -1,0 +1,1 @@
+"""PURE. Groups, offsets and transactions: a request is decided, its records are appended, replay changes the state."""

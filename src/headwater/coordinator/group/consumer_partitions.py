@@ -1,0 +1,72 @@
+"""Sets of partitions by topic id, as consumer groups hold them; records and messages have them topic by topic.
+
+Inside a group a topic's id is a number: an assignment hashes and compares thousands of them, which numbers do several
+times faster than UUIDs.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NewType, Protocol
+from uuid import UUID
+
+from headwater.coordinator.group.records import TopicPartitions
+
+TopicKey = NewType("TopicKey", int)
+"""A topic's id as a number."""
+
+
+class Partition(NamedTuple):
+    """A partition of the topic that has this id."""
+
+    topic: TopicKey
+    number: int
+
+
+Partitions = frozenset[Partition]
+NONE: Partitions = frozenset()
+
+
+class _TopicRow(Protocol):
+    """What records and messages agree on: kio's and our own rows are both read."""
+
+    @property
+    def topic_id(self) -> UUID | None: ...
+    @property
+    def partitions(self) -> Sequence[int]: ...
+
+
+def topic_key(topic_id: UUID) -> TopicKey:
+    """What a group calls the topic with this id."""
+    return TopicKey(topic_id.int)
+
+
+@functools.lru_cache(maxsize=10_000)
+def topic_id(topic: TopicKey) -> UUID:
+    """The id of a topic that a group calls so."""
+    return UUID(int=topic)
+
+
+def from_rows(rows: Iterable[_TopicRow]) -> Partitions:
+    """The partitions of all rows; a row without a topic id names nothing."""
+    return frozenset(
+        Partition(topic_key(row.topic_id), number)
+        for row in rows
+        if row.topic_id is not None
+        for number in row.partitions
+    )
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
+    """The numbers of each topic's partitions, rising."""
+    topics: dict[TopicKey, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    for numbers in topics.values():
+        numbers.sort()
+    return {topic_id(topic): numbers for topic, numbers in topics.items()}
+
+
+def to_rows(partitions: Iterable[Partition]) -> tuple[TopicPartitions, ...]:
+    """The rows of a record, in an order that depends on nothing but the partitions."""
+    topics = by_topic(partitions)
+    return tuple(TopicPartitions(named, tuple(topics[named])) for named in sorted(topics))
