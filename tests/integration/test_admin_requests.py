@@ -223,10 +223,14 @@ def producer_id(wire: Wire) -> int:
     [
         ("", 60_000, "invalid_request"),
         ("pay", 900_001, "invalid_transaction_timeout"),
-        ("pay", 60_000, "unsupported_version"),
+        ("pay", 0, "invalid_transaction_timeout"),
     ],
 )
-def test_transactions_are_refused_for_good(wire: Wire, transactional_id: str, timeout_ms: int, error: str) -> None:
+def test_a_transactional_producer_must_ask_properly(
+    wire: Wire, transactional_id: str, timeout_ms: int, error: str
+) -> None:
+    found = wire.send("find_coordinator", key_type=1, coordinator_keys=[transactional_id])
+    assert found.coordinators[0].error_code.name == "none"
     answer = wire.send("init_producer_id", transactional_id=transactional_id, transaction_timeout=timeout_ms)
     assert (answer.error_code.name, answer.producer_id) == (error, -1)
 

@@ -12,17 +12,20 @@ from typing import Any, Final
 
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.services.background import BackgroundJobs
+from headwater.broker.services.coordinators import group_coordinator, transaction_coordinator
 from headwater.broker.services.fetch_sessions import FetchSessions
+from headwater.broker.services.markers import MarkerWriter
+from headwater.broker.services.producer_ids import ProducerIds
 from headwater.broker.services.purgatory import Purgatory
 from headwater.broker.services.storage import StartupError, Storage, effective_config
+from headwater.broker.services.threads import run_to_end
 from headwater.broker.services.topics import Topics
-from headwater.cluster.changes import BrokerConfigured, ProducerIdsReserved
+from headwater.cluster.changes import BrokerConfigured
 from headwater.config import BrokerConfig, Listener
 from headwater.net.server import Server
 
 logger = logging.getLogger(__name__)
 
-_PRODUCER_ID_BLOCK: Final = 1000
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 -- listened on when asked for, never told to clients
 
 
@@ -40,8 +43,6 @@ class Broker:
         self.listening_port = 0
         self._listener = _plain_listener(config)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._producer_ids = iter(range(0))
-        self._producer_id_lock = asyncio.Lock()
         self._running = False
 
     async def start(self) -> None:
@@ -57,13 +58,20 @@ class Broker:
         self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
         await asyncio.to_thread(self.topics.load)
         self.dispatcher = Dispatcher(self)
+        self.jobs = BackgroundJobs(self)
+        self.producer_ids = ProducerIds(self._store)
+        self.markers = MarkerWriter(self)
+        self.groups = group_coordinator(self)
+        self.transactions = transaction_coordinator(self)
         try:
             self._listen()
         except StartupError:
             self.log_dirs.close()
             self._store.close()
             raise
-        self.jobs = BackgroundJobs(self)
+        self.groups.start()
+        self.transactions.start()
+        self.topics.listeners.append(self._topics_changed)
         self.jobs.start()
         self._running = True
 
@@ -72,6 +80,9 @@ class Broker:
         if not self._running:
             return
         self._running = False
+        self.groups.stop()
+        self.transactions.stop()
+        await asyncio.sleep(0)  # whoever waited in a group hears of it before the connections close
         self.server.close()
         await self.jobs.stop()
         await self.dispatcher.close()
@@ -96,22 +107,20 @@ class Broker:
     async def configure_broker(self, name: str, overrides: dict[str, str]) -> None:
         """Replaces the dynamic settings of one broker, or of all for ''; they take effect at once."""
         effective = effective_config(self._static_config, {**self.broker_configs, name: overrides})
-        await asyncio.to_thread(self._store.append, BrokerConfigured(broker=name, configs=overrides))
+        configured = BrokerConfigured(broker=name, configs=overrides)
+        await run_to_end(lambda: self._store.append(configured))
         self.config = effective
         self.topics.reconfigure_all()
         self.server.limit_connections(*self._connection_limits())
 
-    async def next_producer_id(self) -> int:
-        """A producer id that was never handed out before, not even by an earlier run."""
-        async with self._producer_id_lock:
-            try:
-                return next(self._producer_ids)
-            except StopIteration:
-                first = self._store.image.next_producer_id
-                reserved = ProducerIdsReserved(next_producer_id=first + _PRODUCER_ID_BLOCK)
-                await asyncio.to_thread(self._store.append, reserved)
-                self._producer_ids = iter(range(first, first + _PRODUCER_ID_BLOCK))
-                return next(self._producer_ids)
+    def _topics_changed(self, deleted: str | None) -> None:
+        """Groups forget the offsets of a deleted topic and look at their subscriptions again."""
+        if deleted is not None:
+            for coordinator in (self.groups, self.transactions):
+                if deleted == coordinator.topic:
+                    coordinator.stop()
+            self.groups.each(lambda shard, now_ms: shard.topics_deleted({deleted}, now_ms))
+        self.groups.each(lambda shard, now_ms: shard.topics_changed(now_ms))
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` on the loop; it ends with the broker at the latest."""

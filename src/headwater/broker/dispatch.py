@@ -1,7 +1,9 @@
 """From a frame to its answer: api key and version choose the handler.
 
 Produce and Fetch take the byte lanes. Every other API goes through kio to a module of `handlers` named like the API,
-imported at its first request, which speaks one version (`VERSION`) and is a plain function or a coroutine function.
+imported at its first request, which speaks one version (`VERSION`). Its `handle` is a plain function or a coroutine
+function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
+version bridge cannot know.
 """
 
 import asyncio
@@ -15,6 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from headwater.broker.handlers import fetch, produce
+from headwater.broker.services.clock import now_ms
+from headwater.coordinator.outcome import Caller
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE
 from headwater.protocol.errors import MalformedRequestError
@@ -34,6 +38,20 @@ class RequestContext:
     version: int
     client_id: str | None
     peer: str
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, as coordinators know it; the host is written as Java does."""
+        return Caller(version=self.version, client_id=self.client_id or "", host=f"/{self.peer.rpartition(':')[0]}")
+
+    @property
+    def now_ms(self) -> int:
+        """The coordinators' time."""
+        return now_ms()
+
+    async def settle(self, answer: Any) -> Any:
+        """A coordinator's answer, waited for if it waits."""
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 @functools.cache
@@ -86,7 +104,17 @@ class Dispatcher:
         request = messages.convert(request, messages.request_type(api.key, spoken))
         context = RequestContext(self._broker, version, header.client_id(frame), connection.peer)
         answer = module.handle(context, request)
-        encode = functools.partial(messages.encode_response, api, version, header.correlation_id)
+        adapt = getattr(module, "adapt", None)
+
+        def encode(response: Any) -> bytes:
+            if adapt is not None:
+                response = adapt(response, version)
+            return messages.encode_response(api, version, header.correlation_id, response)
+
+        if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
+            # It waits for others, a rebalance say: that is no work, and takes no place in the queue.
+            answer.add_done_callback(functools.partial(self._answer_waiting, connection, encode))
+            return PENDING
         if not inspect.isawaitable(answer):
             return encode(answer)
         task = asyncio.ensure_future(self._finish(connection, answer, encode))
@@ -100,6 +128,19 @@ class Dispatcher:
                 reply = encode(await answer)
         except Exception:
             logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
+            connection.close("its request could not be answered")
+            return
+        connection.reply(reply)
+
+    def _answer_waiting(
+        self, connection: Connection, encode: Callable[[Any], bytes], answer: "asyncio.Future[Any]"
+    ) -> None:
+        if answer.cancelled():
+            return
+        try:
+            reply = encode(answer.result())
+        except Exception:
+            logger.exception("a waiting request of %s failed; this is a bug in headwater", connection.peer)
             connection.close("its request could not be answered")
             return
         connection.reply(reply)

@@ -403,10 +403,18 @@ class Log:
             for entry in self._producers.entries.values()
         ]
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has begun a transaction here that no marker has ended."""
+    def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether a producer, in this epoch if one is given, has a transaction open here."""
         entry = self._producers.entries.get(producer_id)
-        return entry is not None and entry.txn_first_offset != NO_OFFSET
+        return (
+            entry is not None
+            and entry.txn_first_offset != NO_OFFSET
+            and (producer_epoch is None or entry.epoch == producer_epoch)
+        )
+
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether a producer wrote here before and is not forgotten."""
+        return producer_id in self._producers.entries
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget the producers that wrote nothing for `producer.id.expiration.ms`."""

@@ -1,19 +1,26 @@
 """ApiVersions, v0 to v4: what the broker serves. Asked in a version that it does not know, it answers in v0 (KIP-511).
 
-Left out: feature levels, which only a KRaft quorum has.
+From v3 on it tells the levels of the features that clients go by: `group.version` 1 (KIP-848) and `transaction.version`
+2 (KIP-890). Left out: the features of a KRaft quorum.
 """
 
 from typing import TYPE_CHECKING
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
-from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 from headwater.protocol.apis import SERVED
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i16
+from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i16, i64
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
+_FEATURES = {"group.version": 1, "transaction.version": 2}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
 
 
@@ -40,6 +47,15 @@ def _response(error_code: ErrorCode) -> ApiVersionsResponse:
             for key, oldest, newest in served
         ),
         throttle_time=NO_THROTTLE,
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=i16(0), max_version=i16(level))
+            for name, level in _FEATURES.items()
+        ),
+        finalized_features_epoch=i64(0),
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=i16(level), min_version_level=i16(level))
+            for name, level in _FEATURES.items()
+        ),
     )
 
 

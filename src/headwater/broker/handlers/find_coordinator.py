@@ -1,12 +1,14 @@
-"""FindCoordinator, v0 to v6: there is no coordinator yet, and it says so.
+"""FindCoordinator, v0 to v6: who coordinates a group or a transactional id. It is this broker.
 
-Up to v3 a request asks for one key and the answer holds one broker; v4 asks for many. Groups and transactions are not
-served, so every key gets COORDINATOR_NOT_AVAILABLE, which clients take as "later". The API is served all the same
-because librdkafka compresses with lz4 only when it is listed.
+Up to v3 a request asks for one key and the answer holds one broker (v1: with an error's message); v4 asks for many.
+The internal topic is made the first time someone asks. v6 knows coordinators of share groups, which are not served.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final
 
+from headwater.broker.services.coordination import AnyCoordinator
+from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, BrokerId, ErrorCode, i32
 
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as SingleRequest  # isort: skip
@@ -17,9 +19,8 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
-_REASON = "This broker has no coordinator for groups and transactions yet."
-_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_FIRST_WITH_SHARE = 6
+_GROUP, _TRANSACTION = 0, 1
+_NOBODY: Final = -1
 
 
 def VERSION(version: int) -> int:  # noqa: N802 -- the attribute that dispatch looks for
@@ -27,34 +28,60 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the attribute that dispatch l
     return 3 if version <= 3 else 6
 
 
-def handle(
-    context: "RequestContext", request: SingleRequest | FindCoordinatorRequest
+def handle(context: "RequestContext", request: SingleRequest | FindCoordinatorRequest) -> Any:
+    """This broker's address for every key; the answer waits while the internal topic is being made."""
+    broker = context.broker
+    coordinator: AnyCoordinator
+    if request.key_type == _GROUP:
+        coordinator = broker.groups
+    elif request.key_type == _TRANSACTION:
+        coordinator = broker.transactions
+    else:
+        return _answer(
+            context, request, ApiError(ErrorCode.invalid_request, f"no coordinator of type {request.key_type}")
+        )
+    if coordinator.has_topic:
+        return _answer(context, request, None)
+    return _answer_after(coordinator.make_topic(), context, request)
+
+
+async def _answer_after(
+    work: Awaitable[None], context: "RequestContext", request: SingleRequest | FindCoordinatorRequest
 ) -> SingleResponse | FindCoordinatorResponse:
-    """COORDINATOR_NOT_AVAILABLE for every key of a kind that there is, INVALID_REQUEST for others."""
-    kinds = (_GROUP, _TRANSACTION, _SHARE) if context.version >= _FIRST_WITH_SHARE else (_GROUP, _TRANSACTION)
-    known = request.key_type in kinds
-    error_code = ErrorCode.coordinator_not_available if known else ErrorCode.invalid_request
-    reason = _REASON if known else f"There is no coordinator of type {request.key_type}."
+    try:
+        await work
+    except OSError as error:
+        reason = f"the internal topic cannot be made: {error.strerror}"
+        return _answer(context, request, ApiError(ErrorCode.coordinator_not_available, reason))
+    return _answer(context, request, None)
+
+
+def _answer(
+    context: "RequestContext", request: SingleRequest | FindCoordinatorRequest, error: ApiError | None
+) -> SingleResponse | FindCoordinatorResponse:
     if isinstance(request, SingleRequest):
+        found = _coordinator(context, request.key, error)
         return SingleResponse(
             throttle_time=NO_THROTTLE,
-            error_code=error_code,
-            error_message=reason,
-            node_id=BrokerId(-1),
-            host="",
-            port=i32(-1),
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
-        coordinators=tuple(
-            Coordinator(
-                key=key,
-                node_id=BrokerId(-1),
-                host="",
-                port=i32(-1),
-                error_code=error_code,
-                error_message=reason,
-            )
-            for key in request.coordinator_keys
-        ),
+        coordinators=tuple(_coordinator(context, key, error) for key in request.coordinator_keys),
+    )
+
+
+def _coordinator(context: "RequestContext", key: str, error: ApiError | None) -> Coordinator:
+    broker = context.broker
+    return Coordinator(
+        key=key,
+        node_id=BrokerId(broker.node_id if error is None else _NOBODY),
+        host=broker.host if error is None else "",
+        port=i32(broker.port if error is None else _NOBODY),
+        error_code=ErrorCode.none if error is None else error.code,
+        error_message="" if error is None else error.message,
     )

@@ -1,44 +1,44 @@
-"""InitProducerId, v0 to v5: an id for an idempotent producer that no other ever had, with epoch 0.
+"""InitProducerId, v0 to v5: an id and epoch for an idempotent or transactional producer.
 
-v3 lets a producer name the id and epoch it has; without a transactional id it gets a new one all the same,
-as in Apache.
-Left out: transactional producers, which need a transaction coordinator. They are told UNSUPPORTED_VERSION:
-of the codes that fit, it is the one that clients in every language take as final instead of trying again
-for ever.
+Without a transactional id: an id that no other ever had, with epoch 0 (v3 lets a producer name the id and epoch it has;
+it gets a new one all the same, as in Apache). With one: the id's own, with an epoch that shuts out earlier instances; a
+transaction that one of them left open is aborted first. v4 answers a fenced producer with PRODUCER_FENCED.
 """
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, cast
 
-from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
-from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
-
+from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, ProducerId, i16
+
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest  # isort: skip
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse  # isort: skip
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
 
 async def handle(context: "RequestContext", request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A new producer id, or why there is none."""
-    error_code = _problem(request, context.broker.config.transaction_max_timeout_ms)
-    if error_code is not ErrorCode.none:
-        return _response(error_code, -1, -1)
-    return _response(ErrorCode.none, await context.broker.next_producer_id(), 0)
-
-
-def _problem(request: InitProducerIdRequest, max_timeout_ms: int) -> ErrorCode:
+    """A producer id and epoch, or why there is none."""
+    broker, transactional_id = context.broker, request.transactional_id
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return ErrorCode.invalid_request
-    if request.transactional_id is None:
-        return ErrorCode.none
-    if not request.transactional_id:
-        return ErrorCode.invalid_request
-    if not 0 < request.transaction_timeout // _MILLISECOND <= max_timeout_ms:
-        return ErrorCode.invalid_transaction_timeout
-    return ErrorCode.unsupported_version
+        return _refused(ErrorCode.invalid_request)
+    if transactional_id is None:
+        return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
+    await broker.producer_ids.make_ready()
+    caller = context.caller
+    try:
+        answer = broker.transactions.call(
+            transactional_id,
+            lambda shard, waiter, now_ms: shard.init_producer_id(request, caller, now_ms),
+            _refused,
+        )
+        return cast(InitProducerIdResponse, await context.settle(answer))
+    except ApiError as error:
+        return _refused(error.code)
+
+
+def _refused(error_code: ErrorCode) -> InitProducerIdResponse:
+    return _response(error_code, -1, -1)
 
 
 def _response(error_code: ErrorCode, producer_id: int, producer_epoch: int) -> InitProducerIdResponse:

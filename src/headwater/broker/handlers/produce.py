@@ -1,9 +1,9 @@
 """Produce, v3 to v13: record batches go from the socket's buffer to the log's file.
 
 v3 and v4 answer with the base offset and append time, v5 adds the log start offset, v8 the errors of single records,
-v9 is flexible, v10 could name a new leader (there is one), v13 names topics by id.
+v9 is flexible, v10 could name a new leader (there is one), v12 adds partitions to the producer's transaction at its
+first batch (KIP-890; before, AddPartitionsToTxn did), v13 names topics by id.
 A request holds one batch a partition, as in Kafka. With acks=0 nothing is answered, and an error ends the connection.
-Left out: transactional batches, which need a transaction coordinator.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.services.append_rules import InvalidRecordsError
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.transaction_checks import admit_batch
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
 from headwater.protocol import records
 from headwater.protocol.errors import ApiError, ErrorCode
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Bits of a batch's attributes: transactional, and the one that zstd (4) alone among the codecs has.
-_TRANSACTIONAL_OR_ZSTD: Final = 0x10 | 0x04
+# The bit of a batch's attributes that zstd (4) alone among the codecs has.
+_ZSTD: Final = 0x04
 _FIRST_WITH_ZSTD: Final = 7
 
 Results = list[tuple[str | bytes, list[PartitionResult]]]
@@ -49,8 +50,12 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
                 if acks != -1 and acks != 1 and acks != 0:
                     raise ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be 0, 1 or -1 (all)")
                 partition = broker.topics.partition(topic, index)
-                header_of_batch = _check(frame, start, end, version)
-                result, flush_needed = _append(broker, partition, frame, header_of_batch, now_ms)
+                batch = _check(frame, start, end, version)
+                if batch.is_transactional:
+                    state = admit_batch(broker, partition, request.transactional_id, batch, version=version)
+                    if state is not None:
+                        to_flush.append((state, answers, len(answers)))
+                result, flush_needed = _append(broker, partition, frame, batch, now_ms)
                 if flush_needed:
                     to_flush.append((partition, answers, len(answers)))
                 answers.append(result)
@@ -108,11 +113,8 @@ def _check(frame: memoryview, start: int, end: int, version: int) -> records.Bat
     if start < 0:
         raise ApiError(ErrorCode.invalid_record, "a partition without a record batch")
     header = records.check_produced(frame, start, end)
-    if header.attributes & _TRANSACTIONAL_OR_ZSTD:
-        if header.is_transactional:
-            raise ApiError(ErrorCode.invalid_txn_state, "this broker has no transaction coordinator")
-        if version < _FIRST_WITH_ZSTD:
-            raise ApiError(ErrorCode.unsupported_compression_type, f"zstd needs version {_FIRST_WITH_ZSTD} of Produce")
+    if header.attributes & _ZSTD and version < _FIRST_WITH_ZSTD:
+        raise ApiError(ErrorCode.unsupported_compression_type, f"zstd needs version {_FIRST_WITH_ZSTD} of Produce")
     return header
 
 
@@ -138,5 +140,5 @@ async def _answer_after_flush(
             await asyncio.to_thread(partition.log.flush)
         except OSError as error:
             logger.error("cannot flush %s: %s", partition.log.path, error)
-            answers[place] = _failure(partition.index, _storage_error("flush", error))
+            answers[place] = _failure(answers[place].partition, _storage_error("flush", error))
     connection.reply(response_frame(header.version, header.correlation_id, results) if acks else None)

@@ -21,9 +21,10 @@ class InvalidRecordsError(ApiError):
 class AppendRules:
     """The rules of one topic. `apply` is on the path of every Produce: it mostly compares two numbers."""
 
-    __slots__ = ("_after_ms", "_before_ms", "_codec", "_level", "_max_bytes", "_plain", "_require_keys")
+    __slots__ = ("_after_ms", "_before_ms", "_codec", "_internal", "_level", "_max_bytes", "_plain", "_require_keys")
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, *, internal: bool) -> None:
+        self._internal = internal
         self._max_bytes = config.max_message_bytes
         self._require_keys = config.compacts
         by_client = config.message_timestamp_type == "CreateTime"
@@ -32,7 +33,7 @@ class AppendRules:
         self._codec = _CODEC_IDS.get(config.compression_type)
         levels = {1: config.compression_gzip_level, 3: config.compression_lz4_level, 4: config.compression_zstd_level}
         self._level = levels.get(self._codec or 0)
-        self._plain = not self._require_keys and self._before_ms == _NEVER_MS and self._codec is None
+        self._plain = not internal and not self._require_keys and self._before_ms == _NEVER_MS and self._codec is None
 
     def apply(self, frame: memoryview, header: BatchHeader, now_ms: int) -> bytearray | None:
         """Refuses a batch that breaks a rule; a new batch where the topic wants it compressed otherwise."""
@@ -42,6 +43,8 @@ class AppendRules:
             )
         if self._plain and header.max_timestamp_ms - now_ms <= self._after_ms:
             return None
+        if self._internal:
+            raise ApiError(ErrorCode.invalid_topic_exception, "Cannot append to an internal topic.")
         self._check_records(frame, header, now_ms)
         if self._codec is None or self._codec == header.compression:
             return None

@@ -1,4 +1,4 @@
-"""What a broker does beside answering: checkpoints, flushes, forgetting idle producers, removing deleted files.
+"""What a broker does beside answering: checkpoints, flushes, forgetting what is idle, removing deleted files.
 
 Each job runs at its own interval, in a thread where it touches the disk. A job that fails says so in the log and runs
 again at its next turn.
@@ -41,6 +41,9 @@ class BackgroundJobs:
         self._every(min(config.log_flush_scheduler_interval_ms, _FLUSH_CHECK_MS), self._flush_overdue)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(_PURGE_CHECK_MS, self._purge)
+        self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
+        self._every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_timed_out)
+        self._every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expire_transactional_ids)
 
     async def stop(self) -> None:
         """Ends the jobs; one that is in a thread is waited for."""
@@ -105,6 +108,15 @@ class BackgroundJobs:
         now_ms = int(time.time() * 1000)
         for partition in self._broker.topics.partitions():
             partition.log.remove_expired_producers(now_ms)
+
+    async def _expire_offsets(self) -> None:
+        self._broker.groups.each(lambda shard, now_ms: shard.expire_offsets(now_ms))
+
+    async def _abort_timed_out(self) -> None:
+        self._broker.transactions.each(lambda shard, now_ms: shard.abort_timed_out(now_ms))
+
+    async def _expire_transactional_ids(self) -> None:
+        self._broker.transactions.each(lambda shard, now_ms: shard.expire_ids(now_ms))
 
     async def _purge(self) -> None:
         await asyncio.to_thread(self._broker.log_dirs.purge_deleted, int(time.time() * 1000))

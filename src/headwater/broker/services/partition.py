@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headwater.broker.services.append_rules import AppendRules
+from headwater.cluster.image import INTERNAL_TOPICS
 from headwater.config import TopicConfig
 from headwater.log.log import Log
+from headwater.log.log_types import AppendInfo
+from headwater.protocol.records import parse_header
 
 if TYPE_CHECKING:
     from headwater.broker.services.purgatory import Waiter
@@ -34,6 +37,19 @@ class Partition:
         """The offset before which a consumer may read: the last stable one for read_committed (1)."""
         return self.log.last_stable_offset if isolation_level == 1 else self.log.log_end_offset
 
+    def append(self, batch: bytearray, *, now_ms: int) -> AppendInfo:
+        """Appends a batch of the broker's own making: a coordinator's records, or a marker."""
+        header = parse_header(batch, 0, len(batch))
+        return self.log.append_as_leader(
+            memoryview(batch),
+            0,
+            len(batch),
+            [header],
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            verify_producer=False,
+        )
+
 
 class Topic:
     """A topic and its partitions, by index."""
@@ -56,6 +72,6 @@ class Topic:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self.append_rules = AppendRules(config)
+        self.append_rules = AppendRules(config, internal=self.name in INTERNAL_TOPICS)
         for partition in self.partitions:
             partition.log.config = config

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from headwater.broker.services.partition import Partition, Topic
 from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.threads import run_to_end
 from headwater.cluster.changes import PartitionsAdded, TopicConfigured, TopicCreated, TopicDeleted
 from headwater.cluster.embedded import EmbeddedStore
 from headwater.config import BrokerConfig, TopicConfig
@@ -40,6 +41,8 @@ class Topics:
         self.changing = asyncio.Lock()
         """Held from the look at a topic or its settings to the end of the change that rests on it: without it two
         requests could both find a name free, or one lose the other's change."""
+        self.listeners: list[Callable[[str | None], None]] = []
+        """Called on the loop after topics or partitions were added (None) or a topic was deleted (its name)."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
 
@@ -53,6 +56,11 @@ class Topics:
         if not 0 <= index < len(found.partitions):
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {found.name!r} has no partition {index}")
         return found.partitions[index]
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition."""
+        found = self.by_name.get(topic)
+        return found is not None and 0 <= index < len(found.partitions)
 
     def colliding(self, name: str) -> str | None:
         """A topic whose name metrics could not tell from `name`, or None."""
@@ -82,7 +90,8 @@ class Topics:
             self._store.append(created)
             return [self._log(topic, index) for index in range(partitions)]
 
-        self._publish(topic, await asyncio.to_thread(make_durable))
+        self._publish(topic, await run_to_end(make_durable))
+        self._tell_listeners(None)
         logger.info("created topic %s with %d partitions", name, partitions)
         return topic
 
@@ -95,24 +104,32 @@ class Topics:
             self._store.append(PartitionsAdded(name=topic.name, partitions=total))
             return [self._log(topic, index) for index in range(len(topic.partitions), total)]
 
-        self._publish(topic, await asyncio.to_thread(make_durable))
+        self._publish(topic, await run_to_end(make_durable))
+        self._tell_listeners(None)
 
     async def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
         """Replaces a topic's own settings; they take effect at once."""
-        await asyncio.to_thread(self._store.append, TopicConfigured(name=topic.name, configs=overrides))
+        configured = TopicConfigured(name=topic.name, configs=overrides)
+        await run_to_end(lambda: self._store.append(configured))
         topic.overrides = overrides
         self._reconfigure(topic)
 
     async def delete(self, topic: Topic) -> None:
         """Takes a topic away. Its files wait `file.delete.delay.ms` before they go."""
-        await asyncio.to_thread(self._store.append, TopicDeleted(name=topic.name, topic_id=topic.topic_id))
+        deleted = TopicDeleted(name=topic.name, topic_id=topic.topic_id)
+        await run_to_end(lambda: self._store.append(deleted))
         del self.by_name[topic.name]
         del self.by_id[topic.id_bytes]
         for partition in topic.partitions:
             self._purgatory.touched(partition)
+        self._tell_listeners(topic.name)
         names = [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
-        await asyncio.to_thread(self._delete_logs, names, topic.config.file_delete_delay_ms)
+        await run_to_end(lambda: self._delete_logs(names, topic.config.file_delete_delay_ms))
         logger.info("deleted topic %s", topic.name)
+
+    def _tell_listeners(self, deleted: str | None) -> None:
+        for listener in self.listeners:
+            listener(deleted)
 
     def _delete_logs(self, names: list[TopicPartition], delay_ms: int) -> None:
         remove_from_ms = int(time.time() * 1000) + delay_ms

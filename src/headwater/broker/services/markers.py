@@ -1,0 +1,91 @@
+"""The markers that end transactions, written to the partitions they wrote to.
+
+A partition that is gone needs none. One whose disk fails is tried again until it takes it: the transaction stays
+decided and undone in its log meanwhile, and a restart takes it up again.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import struct
+from typing import TYPE_CHECKING, Final
+
+from headwater.broker.services.clock import now_ms
+from headwater.coordinator.outcome import Markers, Outcome
+from headwater.protocol.errors import ApiError, ErrorCode
+from headwater.protocol.records import encode_batch
+from headwater.types import TopicPartition
+
+if TYPE_CHECKING:
+    from headwater.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.2
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
+
+
+class MarkerWriter:
+    """Writes markers for the transaction coordinator and for WriteTxnMarkers."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def write(self, markers: Markers) -> None:
+        """Writes all markers of a transaction and tells its coordinator; what a disk refuses is tried again."""
+        failed: set[TopicPartition] = set()
+        for partition in markers.partitions:
+            try:
+                self.write_one(
+                    partition,
+                    producer_id=markers.producer_id,
+                    producer_epoch=markers.producer_epoch,
+                    coordinator_epoch=markers.coordinator_epoch,
+                    commit=markers.commit,
+                )
+            except OSError as error:
+                logger.error("cannot write the end of a transaction to %s: %s", partition, error)
+                failed.add(partition)
+            except ApiError as error:
+                if error.code is not ErrorCode.unknown_topic_or_partition:
+                    logger.warning("the end of transaction %s in %s: %s", markers.transactional_id, partition, error)
+        if failed:
+            self._try_later(dataclasses.replace(markers, partitions=frozenset(failed)))
+            return
+        running = self._broker.transactions.running(markers.transactional_id)
+        completed = running.shard.markers_written(markers, now_ms())
+        completed.on_failure = lambda: self._try_later(dataclasses.replace(markers, partitions=frozenset()))
+        running.carry_out_all([completed])
+
+    def _try_later(self, markers: Markers) -> Outcome:
+        asyncio.get_running_loop().call_later(_RETRY_S, self._again, markers)
+        return Outcome()
+
+    def _again(self, markers: Markers) -> None:
+        try:
+            self.write(markers)
+        except ApiError as error:
+            logger.info("transaction %s is left to its next coordinator: %s", markers.transactional_id, error)
+
+    def write_one(
+        self, target: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+    ) -> None:
+        """Writes one marker. ApiError when the partition is gone or knows better, OSError when its disk fails."""
+        broker, time_ms = self._broker, now_ms()
+        partition = broker.topics.partition(target.topic, target.partition)
+        batch = encode_batch(
+            [(_CONTROL_KEY.pack(0, int(commit)), _MARKER_VALUE.pack(0, coordinator_epoch), (), time_ms)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
+            control=True,
+        )
+        info = partition.append(batch, now_ms=time_ms)
+        if info.rolled:
+            broker.jobs.flush_soon(partition.log)
+        broker.purgatory.touched(partition)
+        if target.topic == broker.groups.topic:
+            running = broker.groups.running_partition(target.partition)
+            if running is not None:
+                running.shard.replay_end_marker(producer_id, commit)
