@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "consume": "headwater.cli.consume",
     "offsets": "headwater.cli.offsets",
     "delete-records": "headwater.cli.delete_records",
+    "groups": "headwater.cli.groups",
+    "transactions": "headwater.cli.transactions",
     "cluster": "headwater.cli.cluster",
     "demo": "headwater.cli.demo",
     "version": "headwater.cli.version",

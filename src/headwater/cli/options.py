@@ -1,28 +1,41 @@
 """The options and arguments that several commands share, and how their values are read."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from headwater.client import Client
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 _COMPLETION_TIMEOUT_S = 1.0
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topic names for the shell; a cluster that does not answer at once has none."""
+    """Topic names for the shell."""
+
+    async def names(client: "Client") -> list[str]:
+        from headwater.client.admin import list_topics
+
+        return [topic.name for topic in await list_topics(client) if topic.name and not topic.is_internal]
+
+    return complete_from(ctx, incomplete, names)
+
+
+def complete_from(ctx: typer.Context, incomplete: str, names: "Callable[[Client], Awaitable[list[str]]]") -> list[str]:
+    """Those names of a cluster that go on from `incomplete`; one that does not answer at once has none."""
     import asyncio
 
     from headwater.client import Client, ClientError
-    from headwater.client.admin import list_topics
 
-    async def names() -> list[str]:
+    async def ask() -> list[str]:
         async with asyncio.timeout(_COMPLETION_TIMEOUT_S), Client(_bootstrap_of(ctx)) as client:
-            return [topic.name for topic in await list_topics(client) if topic.name and not topic.is_internal]
+            return await names(client)
 
     try:
-        return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+        return [name for name in asyncio.run(ask()) if name.startswith(incomplete)]
     except (ClientError, OSError, ValueError, TimeoutError):
         return []
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from headwater.client import Client
 
 T = TypeVar("T")
+
+_STACKED_WIDTH: Final = 8
 
 
 def with_client(bootstrap: str, operation: "Callable[[Client], Awaitable[T]]") -> T:
@@ -33,6 +36,21 @@ def complain(message: str) -> None:
     print(f"headwater: {message}", file=sys.stderr)
 
 
+def exit_if_failed(failures: Sequence[Exception]) -> None:
+    """Says on stderr what went wrong with some of several, and ends the command with exit code 1 if anything did."""
+    for failure in failures:
+        complain(str(failure))
+    if failures:
+        raise typer.Exit(1)
+
+
+def confirm(question: str, *, because: str) -> None:
+    """Asks a person before something that cannot be undone; a script has to say --yes."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{because}: confirm it with --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
 def fail(message: str) -> NoReturn:
     """Says on stderr what went wrong and ends the command with exit code 1."""
     complain(message)
@@ -44,11 +62,20 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
-    """A table: ruled on a terminal, plain aligned columns (nothing cut, nothing wrapped) elsewhere."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    numeric: Sequence[str] = (),
+    shortened: Sequence[str] = (),
+) -> None:
+    """A table: ruled on a terminal, plain aligned columns (nothing cut, nothing wrapped) elsewhere.
+
+    A terminal that is too narrow folds long cells, and cuts those of `shortened` columns.
+    """
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_ruled(columns, cells, numeric)
+        _print_ruled(columns, cells, numeric, shortened)
     else:
         print("\n".join(aligned(columns, cells, numeric)))
 
@@ -71,18 +98,49 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequ
     return [line(columns), *map(line, rows)]
 
 
-def _print_ruled(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]) -> None:
+def print_fields(fields: Mapping[str, object]) -> None:
+    """One thing that has too many columns for a table: a line for each."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        print(f"{name:{width}}  {'-' if value is None else value}")
+
+
+def _print_ruled(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str], shortened: Sequence[str]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in numeric else "left", overflow="fold")
+    console = Console()
+    widths = [max(map(len, cells), default=0) for cells in zip(*rows, strict=True)] or [0] * len(columns)
+    fits = sum(max(len(column), width) + 2 for column, width in zip(columns, widths, strict=True)) <= console.width + 2
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, collapse_padding=True)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(
+            column if fits else stacked(column, max(width, _STACKED_WIDTH)),
+            justify="right" if column in numeric else "left",
+            overflow="ellipsis" if column in shortened else "fold",
+        )
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    console.print(table)
+
+
+def stacked(heading: str, width: int) -> str:
+    """A heading broken between its words into lines, none longer than `width` where the words allow it.
+
+    >>> stacked("LOG-END-OFFSET", 8), stacked("ProducerEpoch", 8), stacked("ProducerId", 8)
+    ('LOG-END-\\nOFFSET', 'Producer\\nEpoch', 'ProducerId')
+    """
+    words = re.findall(r"[A-Z][a-z]+(?:Id)?|[^-]+(?:-ID|-)?", heading)
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) > max(width, *map(len, words)):
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(lines)
 
 
 def bytes_for_people(size_bytes: float) -> str:

@@ -1,6 +1,5 @@
 """`headwater topics`: create, list, describe, alter, delete."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, complete_topic, pairs
-from headwater.cli.output import complain, counted, print_json, print_table, topic_id_text, with_client
+from headwater.cli.output import confirm, counted, exit_if_failed, print_json, print_table, topic_id_text, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -79,7 +78,7 @@ def create(
     else:
         for topic in made:
             print(f"Created topic {topic.name}{_shape(topic.num_partitions, topic.replication_factor)}.")
-    _exit_if_failed(failures)
+    exit_if_failed(failures)
 
 
 @app.command("list")
@@ -131,7 +130,7 @@ def describe(
         print_json(topics)
     elif topics:
         _print_descriptions(topics)
-    _exit_if_failed(failures)
+    exit_if_failed(failures)
 
 
 @app.command()
@@ -165,7 +164,8 @@ def delete(
 ) -> None:
     """Delete topics with all their records."""
     if not yes:
-        _confirm_deletion(names)
+        what = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
+        confirm(f"Delete {what} with all records?", because="deleting records is for good")
 
     async def run(client: "Client") -> list[Any]:
         from headwater.client.admin import delete_topics
@@ -182,14 +182,7 @@ def delete(
     else:
         for name in gone:
             print(f"Deleted topic {name}.")
-    _exit_if_failed(failures)
-
-
-def _confirm_deletion(names: Sequence[str]) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("deleting records is for good: confirm it with --yes", param_hint="--yes")
-    what = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
-    typer.confirm(f"Delete {what} with all records?", abort=True, err=True)
+    exit_if_failed(failures)
 
 
 def _shape(partitions: int, replication_factor: int) -> str:
@@ -250,10 +243,3 @@ def _print_descriptions(topics: Sequence[dict[str, Any]]) -> None:
         for partition in topic["partitions"]
     ]
     print_table(_PARTITION_COLUMNS, rows, numeric=("Partition", "Leader"))
-
-
-def _exit_if_failed(failures: Sequence[Exception]) -> None:
-    for failure in failures:
-        complain(str(failure))
-    if failures:
-        raise typer.Exit(1)

@@ -6,10 +6,11 @@ Calls that take several topics return one `Outcome` for each: one failure does n
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from headwater.client.client import Client, duration
 from headwater.client.errors import RefusedError
+from headwater.client.outcomes import Outcome
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i8, i16, i32
 
 from kio.schema.create_partitions.v3.request import (  # isort: skip
@@ -46,15 +47,6 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.schema.metadata.v12.response import MetadataResponseTopic  # isort: skip
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Generic[T]):
-    """How it went for one of several: either `value` or `error` is set."""
-
-    name: str
-    value: T | None = None
-    error: RefusedError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

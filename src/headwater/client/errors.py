@@ -62,14 +62,33 @@ _WORDS: Final = {
     ErrorCode.topic_authorization_failed: "not authorized for this topic",
     ErrorCode.cluster_authorization_failed: "not authorized for this operation on the cluster",
     ErrorCode.policy_violation: "a policy of the cluster forbids it",
+    ErrorCode.group_id_not_found: "no such group; `headwater groups list` shows all",
+    ErrorCode.invalid_group_id: "not a name that a group can have",
+    ErrorCode.non_empty_group: "the group has members; stop its consumers first, `headwater groups members` shows them",
+    ErrorCode.unknown_member_id: "consumers have joined the group in the meantime; stop them and run the command again",
+    ErrorCode.group_authorization_failed: "not authorized for this group",
+    ErrorCode.coordinator_not_available: "there is no coordinator for it; are all brokers running?",
+    ErrorCode.coordinator_load_in_progress: "its coordinator is still loading",
+    ErrorCode.transactional_id_not_found: "no such transactional id; `headwater transactions list` shows all",
+    ErrorCode.transactional_id_authorization_failed: "not authorized for this transactional id",
+    ErrorCode.invalid_producer_epoch: "the producer goes by a newer epoch now; "
+    "`headwater transactions describe-producers` shows it",
+    ErrorCode.transaction_coordinator_fenced: "a newer coordinator has written here since; "
+    "`headwater transactions describe-producers` shows its epoch",
 }
+# Of these the broker's own words tell less than ours.
+_OURS_SAY_MORE: Final = frozenset(
+    {
+        ErrorCode.topic_already_exists,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.group_id_not_found,
+        ErrorCode.transactional_id_not_found,
+    }
+)
 
 
 def _sentence(code: ErrorCode, message: str | None) -> str:
-    """The broker's own words where it has some beyond the code's name, with our advice where we have any."""
-    advice = _WORDS.get(code)
-    if not message:
-        return advice or code.name.replace("_", " ")
-    if code in (ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or_partition) and advice is not None:
-        return advice
+    """The broker's own words where it has some beyond the code's name, else our advice where we have any."""
+    if not message or code in _OURS_SAY_MORE:
+        return _WORDS.get(code) or code.name.replace("_", " ")
     return message.rstrip(".")

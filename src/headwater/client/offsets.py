@@ -60,7 +60,7 @@ async def list_offsets(
     """
 
     async def ask_all() -> dict[TopicPartition, FoundOffset]:
-        by_leader = await _by_leader(client, partitions)
+        by_leader = await partitions_by_leader(client, partitions)
         answers = await asyncio.gather(
             *(_list_on(client, leader, led, when, isolation) for leader, led in by_leader.items())
         )
@@ -74,7 +74,7 @@ async def delete_records(client: Client, before: Mapping[TopicPartition, int]) -
     """Deletes all records before the given offset (-1: before the high watermark); returns the log starts."""
 
     async def ask_all() -> dict[TopicPartition, int]:
-        by_leader = await _by_leader(client, before)
+        by_leader = await partitions_by_leader(client, before)
         answers = await asyncio.gather(
             *(_delete_on(client, leader, {p: before[p] for p in led}) for leader, led in by_leader.items())
         )
@@ -84,14 +84,18 @@ async def delete_records(client: Client, before: Mapping[TopicPartition, int]) -
     return await client.retry(ask_all)
 
 
-async def _by_leader(client: Client, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
+async def partitions_by_leader(
+    client: Client, partitions: Collection[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    """Partitions sorted by the broker that has to be asked about them."""
     by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for partition in partitions:
         by_leader[await client.leader(partition.topic, partition.partition)].append(partition)
     return by_leader
 
 
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+def numbers_by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """The same partitions as most requests want them."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions:
         by_topic[topic].append(partition)
@@ -111,7 +115,7 @@ async def _list_on(
                     ListOffsetsPartition(partition_index=i32(number), timestamp=i64(when)) for number in numbers
                 ),
             )
-            for topic, numbers in _by_topic(partitions).items()
+            for topic, numbers in numbers_by_topic(partitions).items()
         ),
         timeout=duration(client.timeout_s),
     )
@@ -137,7 +141,7 @@ async def _delete_on(client: Client, leader: int, before: Mapping[TopicPartition
                     for number in numbers
                 ),
             )
-            for topic, numbers in _by_topic(before.keys()).items()
+            for topic, numbers in numbers_by_topic(before.keys()).items()
         ),
         timeout=duration(client.timeout_s),
     )

@@ -1,5 +1,8 @@
 """Piped tables are plain text: aligned, never cut, never coloured."""
 
+import re
+import sys
+
 import pytest
 
 from headwater.cli.output import aligned, bytes_for_people, print_table
@@ -24,3 +27,18 @@ def test_a_long_cell_is_not_cut_and_none_is_a_dash(capsys: pytest.CaptureFixture
 )
 def test_sizes_have_a_fitting_unit(size_bytes: int, text: str) -> None:
     assert bytes_for_people(size_bytes) == text
+
+
+def test_a_narrow_terminal_breaks_headings_between_words_and_cuts_only_what_may_be_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = ("TOPIC", "CURRENT-OFFSET", "CONSUMER-ID")
+    print_table(columns, [("orders", 7, "a-member-with-a-very-long-name")], numeric=columns[1:2], shortened=columns[2:])
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert [line.split() for line in plain.splitlines() if "──" not in line] == [
+        ["CURRENT-"],
+        ["TOPIC", "OFFSET", "CONSUMER-ID"],
+        ["orders", "7", "a-member-with-a-very-…"],
+    ]
