@@ -1,4 +1,4 @@
-"""Puts the peers of tests and benchmarks in place: a Java, kcat, and Apache Kafka's jars under `.peers/`.
+"""Puts the peers of tests and benchmarks in place: a Java, kcat, Node, and under `.peers/` Kafka's jars and kafkajs.
 
 Run it as often as you like: what is there already is left alone. As root on Debian it installs what is
 missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; the tests
@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from peers.apache import JARS_COMPLETE, KAFKA_LIBS, KAFKA_VERSION  # noqa: E402
 from peers.java import OLDEST_VERSION, find_java  # noqa: E402
+from peers.kafkajs import KAFKAJS_FOLDER, KAFKAJS_VERSION  # noqa: E402
+from peers.kafkajs import why_absent as why_kafkajs_is_absent  # noqa: E402
 
 LOG4J_VERSION = "2.24.3"
 COORDINATES = (
@@ -41,7 +43,7 @@ class PeerMissingError(Exception):
 def main() -> int:
     """Gets every peer; prints one sentence for each that stays missing."""
     missing = 0
-    for get in (get_java, get_kcat, get_kafka):
+    for get in (get_java, get_kcat, get_kafka, get_kafkajs):
         try:
             get()
         except PeerMissingError as error:
@@ -86,6 +88,23 @@ def get_kafka() -> None:
     JARS_COMPLETE.write_text("".join(f"{jar.name}\n" for jar in sorted(KAFKA_LIBS.glob("*.jar"))))
 
 
+def get_kafkajs() -> None:
+    """kafkajs, the client for Node, from npm, and Node to run it."""
+    if why_kafkajs_is_absent() is None:
+        return
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        apt_install("nodejs", "npm")
+    npm = shutil.which("npm")
+    if shutil.which("node") is None or npm is None:
+        raise PeerMissingError(
+            f"kafkajs {KAFKAJS_VERSION} was not fetched: install Node and npm "
+            "(Debian: apt-get install nodejs npm), then run this again"
+        )
+    KAFKAJS_FOLDER.mkdir(parents=True, exist_ok=True)
+    options = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(KAFKAJS_FOLDER))
+    fetch(f"kafkajs {KAFKAJS_VERSION}", [npm, "install", *options, f"kafkajs@{KAFKAJS_VERSION}"], KAFKAJS_FOLDER)
+
+
 def resolve_jars(java: Path, scratch: Path, destination: Path) -> None:
     """Resolves COORDINATES with Ivy, or with Maven where only that is there, into `destination`."""
     ivy = find_ivy()
@@ -102,15 +121,20 @@ def resolve_jars(java: Path, scratch: Path, destination: Path) -> None:
             "Maven, or pyspark (which brings Ivy), then run this again"
         )
     print(f"get_peers: fetching Apache Kafka {KAFKA_VERSION} (once, about 55 MB)", file=sys.stderr)
+    fetch(f"Apache Kafka {KAFKA_VERSION}", command, scratch)
+
+
+def fetch(what: str, command: list[str], folder: Path) -> None:
+    """Runs a command that downloads, again when it fails; PeerMissingError with its last words in the end."""
     for attempt in range(1, DOWNLOAD_ATTEMPTS + 1):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=scratch)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         if done.returncode == 0:
             return
         if attempt < DOWNLOAD_ATTEMPTS:
             time.sleep(RETRY_PAUSE_S * attempt)
     last_words = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
     raise PeerMissingError(
-        f"Apache Kafka {KAFKA_VERSION} could not be fetched in {DOWNLOAD_ATTEMPTS} attempts; look at the "
+        f"{what} could not be fetched in {DOWNLOAD_ATTEMPTS} attempts; look at the "
         f"network and run this again. The last words of {' '.join(command[:3])} were:\n{last_words}"
     )
 

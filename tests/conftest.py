@@ -13,6 +13,19 @@ SHARED_SETTINGS = {
     "node.id": "1",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
+    # Groups are spread over several coordinators, form at once and notice soon what happens to their members.
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.max.size": "10",
+    "group.consumer.max.size": "10",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    # The same for transactions: one that has timed out is aborted within a blink.
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 
 # Warnings of clients about their own code, which no change of ours can silence.

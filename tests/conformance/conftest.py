@@ -20,6 +20,12 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture
+def brokers(headwater: HeadwaterProcess, apache: ApacheKafka) -> tuple[Broker, Broker]:
+    """Ours and theirs, for cases that compare what both say."""
+    return headwater, apache
+
+
+@pytest.fixture
 def wire(broker: Broker) -> Iterator[Wire]:
     """A raw connection to the broker of this run."""
     with Wire(broker.bootstrap) as connection:

@@ -5,7 +5,7 @@ Only what must differ is masked: names and ids given by chance, addresses, the m
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from peers.apache import ApacheKafka
 from peers.headwater import HeadwaterProcess
 
+from . import group_version_cases, transaction_version_cases
 from .actions import (
     APPEND,
     BROKER_RESOURCE,
@@ -35,46 +36,11 @@ from .actions import (
     unique_name,
 )
 from .batches import AN_HOUR_AGO_MS, Record, batch
-from .wire import APIS, Wire, plain
+from .comparing import CASES, case, comparable, differences
+from .wire import APIS, Wire
 
-# Given by chance, by the machine or by the clock.
-VOLATILE = frozenset(
-    {
-        "cluster_id",
-        "port",
-        "producer_id",
-        "session_id",
-        "log_dir",
-        "total_bytes",
-        "usable_bytes",
-        "documentation",
-        "last_timestamp",
-    }
-)
-# Each broker has its own words for errors, and ours has some where Apache has none.
-WORDS = frozenset({"error_message", "batch_index_error_message"})
-
-Case = Callable[[Wire, int], Any]
-CASES: dict[str, Case] = {}
-
-
-def case(function: Case) -> Case:
-    CASES[function.__name__] = function
-    return function
-
-
-def comparable(answer: Any, topic: Topic | None = None) -> Any:
-    """The answer with what may differ taken out."""
-    names = {topic.name: "<topic>", str(topic.id): "<topic id>"} if topic else {}
-    return _masked(plain(answer), names)
-
-
-def _masked(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _masked(inner, names) for key, inner in value.items() if key not in VOLATILE and key not in WORDS}
-    if isinstance(value, list):
-        return [_masked(inner, names) for inner in value]
-    return names.get(value, value) if isinstance(value, str) else value
+# Importing them registers their cases.
+MORE_CASES = (group_version_cases, transaction_version_cases)
 
 
 def timed_topic(wire: Wire) -> Topic:
@@ -134,24 +100,17 @@ def metadata(wire: Wire, version: int) -> Any:
 
 
 @case
-def find_coordinator(wire: Wire, version: int) -> Any:
-    """Where a group is coordinated depends on the broker, and whether it serves groups; how it is told does not."""
-    for_group = comparable(wire.send("find_coordinator", version, key="g", coordinator_keys=["g", "h"]))
-    for found in for_group.get("coordinators", [for_group]):
-        found.update(dict.fromkeys(("node_id", "host", "error_code")))
-    if version == 0:
-        return for_group
-    ask = {"key": "g", "key_type": 9, "coordinator_keys": ["g"]}
-    return for_group, comparable(wire.send("find_coordinator", version, **ask))
-
-
-@case
 def api_versions(wire: Wire, version: int) -> Any:
     answer = wire.send("api_versions", version, client_software_name="wire", client_software_version="1.0")
     served = {key: (low, high) for key, low, high in APIS.values()}
     listed = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     # Apache lists Produce from 0 for the sake of old clients, although it takes it from 3 on.
-    return answer.error_code.name, {key: listed.get(key) for key in served}
+    result = [answer.error_code.name, {key: listed.get(key) for key in served}]
+    if version >= 3:
+        # Java clients look here for whether a transaction's end raises the epoch, and for the new group protocol.
+        levels = {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features}
+        result.append({name: levels.get(name) for name in ("group.version", "transaction.version")})
+    return result
 
 
 @case
@@ -197,12 +156,6 @@ def delete_records(wire: Wire, version: int) -> Any:
     result = comparable(answer, topic)
     result["topics"][0]["partitions"].sort(key=lambda found: found["partition_index"])
     return result
-
-
-@case
-def init_producer_id(wire: Wire, version: int) -> Any:
-    new_producer(wire)
-    return comparable(wire.send("init_producer_id", version, transactional_id=None, transaction_timeout=1000))
 
 
 @case
@@ -339,16 +292,6 @@ def describe_topic_partitions(wire: Wire, version: int) -> Any:
     topic = create_topic(wire, partitions=3)
     asked = [{"name": topic.name}, {"name": "absent-topic"}]
     return comparable(wire.send("describe_topic_partitions", version, topics=asked, response_partition_limit=2), topic)
-
-
-def differences(got: Any, expected: Any, path: str = "answer") -> list[str]:
-    """Where two answers differ, one line for each place."""
-    if isinstance(got, dict) and isinstance(expected, dict) and got.keys() == expected.keys():
-        return [line for key in expected for line in differences(got[key], expected[key], f"{path}.{key}")]
-    if isinstance(got, list | tuple) and isinstance(expected, list | tuple) and len(got) == len(expected):
-        pairs = enumerate(zip(got, expected, strict=True))
-        return [line for index, pair in pairs for line in differences(*pair, f"{path}[{index}]")]
-    return [] if got == expected else [f"{path}: got {got!r}, Apache says {expected!r}"]
 
 
 EVERY_VERSION = [(api, version) for api, (_, oldest, newest) in APIS.items() for version in range(oldest, newest + 1)]

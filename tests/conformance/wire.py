@@ -17,10 +17,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_origin
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
-import headwater.protocol.messages  # noqa: F401  (guards kio's import of hypothesis, which costs seconds)
+# The class of DescribeTransactions' answer is headwater's: kio cannot read the time of a transaction that never began.
+from headwater.protocol.messages import response_type
 
 # What Apache Kafka 4.1 serves of the APIs that headwater serves: key, oldest and newest version.
 APIS: Mapping[str, tuple[int, int, int]] = {
@@ -28,20 +29,39 @@ APIS: Mapping[str, tuple[int, int, int]] = {
     "fetch": (1, 4, 18),
     "list_offsets": (2, 1, 10),
     "metadata": (3, 0, 13),
+    "offset_commit": (8, 2, 9),
+    "offset_fetch": (9, 1, 9),
     "find_coordinator": (10, 0, 6),
+    "join_group": (11, 0, 9),
+    "heartbeat": (12, 0, 4),
+    "leave_group": (13, 0, 5),
+    "sync_group": (14, 0, 5),
+    "describe_groups": (15, 0, 6),
+    "list_groups": (16, 0, 5),
     "api_versions": (18, 0, 4),
     "create_topics": (19, 2, 7),
     "delete_topics": (20, 1, 6),
     "delete_records": (21, 0, 2),
     "init_producer_id": (22, 0, 5),
     "offset_for_leader_epoch": (23, 2, 4),
+    "add_partitions_to_txn": (24, 0, 5),
+    "add_offsets_to_txn": (25, 0, 4),
+    "end_txn": (26, 0, 5),
+    "write_txn_markers": (27, 1, 1),
+    "txn_offset_commit": (28, 0, 5),
     "describe_configs": (32, 1, 4),
     "alter_configs": (33, 0, 2),
     "describe_log_dirs": (35, 1, 4),
     "create_partitions": (37, 0, 3),
+    "delete_groups": (42, 0, 2),
     "incremental_alter_configs": (44, 0, 1),
+    "offset_delete": (47, 0, 0),
     "describe_cluster": (60, 0, 2),
     "describe_producers": (61, 0, 0),
+    "describe_transactions": (65, 0, 0),
+    "list_transactions": (66, 0, 2),
+    "consumer_group_heartbeat": (68, 0, 1),
+    "consumer_group_describe": (69, 0, 1),
     "describe_topic_partitions": (75, 0, 0),
 }
 
@@ -58,6 +78,7 @@ class Wire:
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 30) -> None:
+        self.bootstrap = bootstrap
         host, port = bootstrap.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._correlation_ids = itertools.count(1)
@@ -92,7 +113,7 @@ class Wire:
     def receive(self, key: int, version: int, correlation_id: int) -> Any:
         """Reads the next answer, which must be to this request and exactly as long as its schema says."""
         body = self.receive_bytes()
-        schema: Any = load_response_schema(key, version)
+        schema: Any = response_type(key, version)
         header, position = entity_reader(schema.__header_schema__)(body, 0)
         assert header.correlation_id == correlation_id, (header, correlation_id)
         answer, size = entity_reader(schema)(body, position)

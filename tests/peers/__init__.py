@@ -1,1 +1,1 @@
-"""The real peers of tests and benchmarks: Apache Kafka, kcat, and headwater as a process of its own."""
+"""The real peers of tests and benchmarks: Apache Kafka, kcat, kafkajs, and headwater as a process of its own."""

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from . import apache
+from . import apache, kafkajs
 
 
 def require_apache() -> None:
@@ -18,6 +18,11 @@ def require_kcat() -> str:
     path = shutil.which("kcat")
     require(None if path else "no kcat: run scripts/get_peers.py")
     return path or ""
+
+
+def require_kafkajs() -> None:
+    """Goes on only where kafkajs can run."""
+    require(kafkajs.why_absent())
 
 
 def require(why_absent: str | None) -> None:
