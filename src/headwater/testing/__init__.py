@@ -1,4 +1,4 @@
-"""Shipped to users: a real broker for tests, and the pytest plugin that offers it as a fixture.
+"""Shipped to users: a real broker for tests, the pytest plugin that offers it, and a disk and a network that fail.
 
 pytest loads the plugin in every run of whoever has headwater installed, so nothing heavy is imported before it is used.
 """
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.broker.local import LocalBroker as LocalBroker
+    from headwater.testing.flaky_proxy import FlakyProxy as FlakyProxy
 
-__all__ = ["LocalBroker"]
+__all__ = ["FlakyProxy", "LocalBroker"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> object:
         from headwater.broker.local import LocalBroker
 
         return LocalBroker
+    if name == "FlakyProxy":
+        from headwater.testing.flaky_proxy import FlakyProxy
+
+        return FlakyProxy
     raise AttributeError(f"module 'headwater.testing' has no attribute {name!r}")
