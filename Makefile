@@ -40,6 +40,7 @@ unit:
 
 bench: setup peers compile
 	$(PYTHON) bench/broker.py
+	$(PYTHON) bench/groups.py
 
 clean:
 	rm -rf build .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -43,7 +43,7 @@ class Metric:
         return f"{value:,.{self.decimals}f} {self.unit}".strip()
 
 
-METRICS = (
+BROKER = (
     Metric(key="produce_100", shape="a", label="produce, 100 B", unit="msg/s", better="higher", must_ratio=1.2),
     Metric(key="produce_1k", shape="a", label="produce, 1 KiB", unit="MB/s", better="higher", must_ratio=1.2),
     Metric(key="fetch_100", shape="b", label="fetch, 100 B", unit="msg/s", better="higher", must_ratio=1.0),
@@ -111,6 +111,62 @@ METRICS = (
 )
 
 
+GROUPS = (
+    Metric(key="form_classic", shape="a", label="form a group of 100", unit="ms", better="lower", must_ratio=1.0),
+    Metric(
+        key="form_consumer", shape="b", label="form a group of 100, KIP-848", unit="ms", better="lower", must_ratio=1.0
+    ),
+    Metric(
+        key="join_eager", shape="c", label="one joins, eager", unit="ms", better="lower", must_ratio=1.0, decimals=1
+    ),
+    Metric(
+        key="join_cooperative",
+        shape="d",
+        label="one joins, cooperative",
+        unit="ms",
+        better="lower",
+        must_ratio=1.0,
+        decimals=1,
+    ),
+    Metric(
+        key="join_consumer",
+        shape="e",
+        label="one joins, KIP-848",
+        unit="ms",
+        better="lower",
+        must_ratio=1.0,
+        decimals=1,
+    ),
+    Metric(key="commits", shape="f", label="64 members commit", unit="commits/s", better="higher", must_ratio=1.0),
+    Metric(key="commits_p99", shape="f", label="64 members commit, p99", unit="ms", better="lower", decimals=2),
+    Metric(
+        key="commits_rd",
+        shape="f",
+        label="librdkafka commits, one by one",
+        unit="commits/s",
+        better="higher",
+        must_ratio=1.0,
+    ),
+    Metric(
+        key="transactions",
+        shape="g",
+        label="16 producers, 100 records each",
+        unit="txn/s",
+        better="higher",
+        must_ratio=1.0,
+    ),
+    Metric(
+        key="transactions_rd",
+        shape="g",
+        label="librdkafka, 100 records each",
+        unit="txn/s",
+        better="higher",
+        must_ratio=1.0,
+    ),
+    Metric(key="form_default", shape="h", label="form, default delay", unit="ms", better="lower"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A metric over all rounds; ratios are taken within each round, headwater's figure by the peer's.
@@ -160,6 +216,7 @@ class Summary:
 class Samples:
     """Every figure taken: per metric a list of (ours, peer's) in the order of the rounds."""
 
+    metrics: tuple[Metric, ...]
     pairs: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
 
     def add(self, ours: dict[str, float], peer: dict[str, float]) -> None:
@@ -171,7 +228,7 @@ class Samples:
         """What the rounds come to, in the order of the table."""
         return [
             _summary(metric, self.pairs[metric.key])
-            for metric in METRICS
+            for metric in self.metrics
             if metric.shape in shapes and metric.key in self.pairs
         ]
 

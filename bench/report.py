@@ -15,7 +15,7 @@ _REACHED, _MISSED, _FREE, _INK = "#1b7f5c", "#c2410c", "#64748b", "#1e293b"
 _WIDE_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 _NARROW_STEPS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4, 5, 6, 8)
 
-_PAGE = """\
+_BROKER_PAGE = """\
 # The broker beside Apache Kafka
 
 {versions}
@@ -58,6 +58,72 @@ Run it yourself with `make bench`.
 """
 
 
+_GROUPS_PAGE = """\
+# Groups and transactions beside Apache Kafka
+
+{versions}
+
+{machine}; {rounds}.
+
+Both brokers ran on the same disk in one run, taking turns round by round; only one was under load at a time.
+A ratio is {ours}'s figure divided by {peer}'s within one round; the table gives the median over the
+rounds, and the smallest and largest. Absolute figures depend on the machine and are there for
+orientation only.
+
+![Ratios per shape with their spread, against what must be reached](groups.png)
+
+| | shape | must | ratio | spread | reached | <sub>{ours}</sub> | <sub>{peer}</sub> |
+|---|---|---|---:|---:|---|---:|---:|
+{rows}
+
+{verdict}
+
+## How it is measured
+
+Members and producers are light: kio's messages over plain connections, all in one process, so that the broker's work
+is what takes the time. They speak the protocols as clients do, with one difference: no member waits for a timer of its
+own. A member sends its heartbeat as soon as there may be news, where a client would wait up to `heartbeat.interval.ms`
+(3 s) or the broker's interval (5 s, KIP-848). What clients wait on top is the same for both brokers.
+
+- **a**: 100 members of the classic protocol (range) join at once, over the 300 partitions of one topic: until all have
+  been given partitions in one generation, each partition to one of them. `group.initial.rebalance.delay.ms` is 0.
+- **b**: the same with members of the consumer protocol (KIP-848, the broker's uniform assignor): until every member is
+  in the newest epoch with what the target gives it.
+- **c**: one more joins such a group of 100: until all 101 have their partitions. The others learn of it by a heartbeat,
+  join and sync again. The median of several joins.
+- **d**: the same with cooperative members: who gives up a partition joins once more, and a second rebalance hands it
+  to the newcomer.
+- **e**: the same with KIP-848: the others heartbeat, those who lose a partition acknowledge, the newcomer gets it.
+- **f**: 64 members of a group over 192 partitions, on a connection each: every one commits the offsets of its three
+  partitions, waits for the answer, and commits again. Then one consumer of librdkafka {librdkafka}, committing
+  synchronously in a loop.
+- **g**: 16 transactional producers, on a connection and with a partition each: Produce of 100 records of 100 B,
+  EndTxn, and again (KIP-890: no AddPartitionsToTxn, a new epoch at every end). Then one producer of librdkafka with 100
+  records in each transaction, which still adds its partitions by a request of its own.
+- **h**: as a, with the default delay of 3 s: what a user sees who changes nothing. Mostly waiting, by design; no floor.
+- Apache Kafka's group coordinator gathers records for up to 5 ms before it writes them
+  (`group.coordinator.append.linger.ms`): most of what one librdkafka consumer waits for there. headwater writes at
+  once.
+- Both brokers run with their defaults otherwise, among them 50 partitions each for `__consumer_offsets` and
+  `__transaction_state`. Apache Kafka runs as a KRaft single node with the JVM options of its own start script. It is
+  warmed up before the first figure counts: {warming}.
+
+Run it yourself with `make bench`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A benchmark's page: the name of its files, and its text with places for what a run finds."""
+
+    name: str
+    template: str
+
+
+BROKER = Page(name="broker", template=_BROKER_PAGE)
+GROUPS = Page(name="groups", template=_GROUPS_PAGE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Under which conditions the figures were taken."""
@@ -89,21 +155,21 @@ def terminal_table(summaries: list[Summary], setting: Setting) -> Table:
     return table
 
 
-def write(out: Path, summaries: list[Summary], setting: Setting) -> None:
-    """Writes `broker.md` and `broker.png`."""
+def write(out: Path, page: Page, summaries: list[Summary], setting: Setting) -> None:
+    """Writes the page and its plot, as `broker.md` and `broker.png`."""
     out.mkdir(parents=True, exist_ok=True)
-    plot(out / "broker.png", summaries, " : ".join(setting.names))
-    (out / "broker.md").write_text(_page(summaries, setting), encoding="utf-8")
+    plot(out / f"{page.name}.png", summaries, " : ".join(setting.names))
+    (out / f"{page.name}.md").write_text(_text(page, summaries, setting), encoding="utf-8")
 
 
-def _page(summaries: list[Summary], setting: Setting) -> str:
+def _text(page: Page, summaries: list[Summary], setting: Setting) -> str:
     rows = "\n".join(
         f"| {s.metric.shape} | {s.metric.label} | {s.metric.must_text} | {s.ratio_text} | {s.spread_text} "
         f"| {'**missed**' if s.reached is False else s.verdict} "
         f"| <sub>{s.metric.text(s.ours)}</sub> | <sub>{s.peer_text}</sub> |"
         for s in summaries
     )
-    return _PAGE.format(
+    return page.template.format(
         ours=setting.names[0],
         peer=setting.names[1],
         versions=f"{setting.versions[0]} against {setting.versions[1]}.",

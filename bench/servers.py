@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +29,8 @@ _JVM_OPTIONS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
+# By Kafka's names.
+Settings = Mapping[str, object]
 _CLUSTER_ID = "bmVhci1oZWFkd2F0ZXItMQ"
 
 
@@ -137,8 +140,9 @@ class Headwater:
 
     name = "headwater"
 
-    def __init__(self, profile: Path | None = None) -> None:
+    def __init__(self, profile: Path | None = None, settings: Settings | None = None) -> None:
         self._profile = profile
+        self._settings = {DELETE_DELAY: DELETE_DELAY_MS, **(settings or {})}
         self._command = Path(sys.executable).parent / "headwater"
         if not self._command.exists():
             raise ServerError(f"there is no {self._command}: run `make setup` first")
@@ -156,14 +160,17 @@ class Headwater:
         command = [str(self._command), "up", "--port", str(port), "--data", str(data)]
         if self._profile:
             command = [sys.executable, "-m", "cProfile", "-o", str(self._profile), *command]
-        return _spawn(self.name, [*command, "-o", f"{DELETE_DELAY}={DELETE_DELAY_MS}"], port, data)
+        for name, value in self._settings.items():
+            command += ["-o", f"{name}={value}"]
+        return _spawn(self.name, command, port, data)
 
 
 class ApacheKafka:
     """Apache Kafka from its jars."""
 
-    def __init__(self, libs: Path, work: Path, name: str = "Apache Kafka") -> None:
+    def __init__(self, libs: Path, work: Path, name: str = "Apache Kafka", settings: Settings | None = None) -> None:
         self.name = name
+        self._settings = settings or {}
         jars = sorted(libs.glob("kafka_2.13-*.jar"))
         java = os.environ.get("JAVA_HOME")
         self._java = str(Path(java) / "bin" / "java") if java else shutil.which("java") or ""
@@ -193,8 +200,7 @@ class ApacheKafka:
         command = [self._java, *options, "-cp", self._classpath, "kafka.Kafka", str(properties)]
         return _spawn(self.name, command, port, data)
 
-    @staticmethod
-    def _properties(data: Path, port: int, controller_port: int) -> str:
+    def _properties(self, data: Path, port: int, controller_port: int) -> str:
         settings = {
             "process.roles": "broker,controller",
             "node.id": 1,
@@ -207,6 +213,7 @@ class ApacheKafka:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             DELETE_DELAY: DELETE_DELAY_MS,
+            **self._settings,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 

@@ -72,7 +72,8 @@ class Load:
     def __init__(self, compiled: Path | None) -> None:
         self._compiled = str(compiled) if compiled else None
 
-    def _measure(self, broker: Running, kind: str, **task: object) -> dict[str, float]:
+    def measure(self, broker: Running, kind: str, **task: object) -> dict[str, float]:
+        """Runs a task of `worker.py` in a process of its own."""
         request = json.dumps({"kind": kind, "compiled": self._compiled, "port": broker.port, **task})
         ran = subprocess.run(
             [sys.executable, str(_WORKER), request], capture_output=True, text=True, timeout=300, check=False
@@ -97,7 +98,7 @@ class Load:
         gigabytes = messages * value_bytes / 1e9
         with topic(broker, partitions=1) as name:
             for direction, word in (("produce", "in"), ("fetch", "out")):
-                ran = self._measure(
+                ran = self.measure(
                     broker,
                     direction,
                     topic=name,
@@ -116,7 +117,7 @@ class Load:
     def small_requests(self, broker: Running, *, seconds: float) -> dict[str, float]:
         """Shape (c): 64 connections over 8 partitions, one 100 B record at a time each."""
         with topic(broker, partitions=8) as name:
-            ran = self._measure(
+            ran = self.measure(
                 broker,
                 "small_requests",
                 topic=name,
@@ -131,7 +132,7 @@ class Load:
     def end_to_end(self, broker: Running, *, seconds: float) -> dict[str, float]:
         """Shape (d): 1,000 records of 100 B a second, a long poll waiting for them."""
         with topic(broker, partitions=1) as name:
-            ran = self._measure(
+            ran = self.measure(
                 broker,
                 "end_to_end",
                 topic=name,

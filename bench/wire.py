@@ -10,6 +10,8 @@ import struct
 import crc32c
 
 PRODUCE_VERSION = 9
+# The first one that needs no AddPartitionsToTxn before it; its layout is that of version 9.
+TRANSACTIONAL_PRODUCE_VERSION = 12
 FETCH_VERSION = 12
 CLIENT_ID = b"bench"
 
@@ -40,18 +42,61 @@ def _request(api_key: int, version: int, body: bytes, *, flexible: bool) -> byte
 
 def record_batch(value: bytes, timestamp_ms: int) -> bytes:
     """A magic-2 batch of one record without key and headers, from a producer that is not idempotent."""
-    record = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
-    checked = struct.pack(">hiqqqhii", 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
-    checked += _varint(len(record)) + record
-    crc = crc32c.crc32c(checked)
-    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc) + checked
+    return _batch(_records([value]), 1, timestamp_ms, attributes=0, producer_id=-1, producer_epoch=-1, sequence=-1)
 
 
-def produce_request(topic: str, partition: int, batch: bytes) -> bytes:
-    """One batch for one partition, acks=all."""
+class TransactionalBatch:
+    """Records without key and headers, encoded once; each transaction writes them under another epoch."""
+
+    def __init__(self, values: list[bytes], timestamp_ms: int) -> None:
+        self._records = _records(values)
+        self._count = len(values)
+        self._timestamp_ms = timestamp_ms
+
+    def encode(self, producer_id: int, producer_epoch: int) -> bytes:
+        """The first batch of this producer in this epoch."""
+        return _batch(
+            self._records,
+            self._count,
+            self._timestamp_ms,
+            attributes=0x10,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            sequence=0,
+        )
+
+
+def _records(values: list[bytes]) -> bytes:
+    encoded = bytearray()
+    for number, value in enumerate(values):
+        record = b"\0" + _varint(0) + _varint(number) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+        encoded += _varint(len(record)) + record
+    return bytes(encoded)
+
+
+def _batch(
+    records: bytes,
+    count: int,
+    timestamp_ms: int,
+    *,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+) -> bytes:
+    times = (timestamp_ms, timestamp_ms)
+    head = struct.pack(">hiqqqhii", attributes, count - 1, *times, producer_id, producer_epoch, sequence, count)
+    checked = head + records
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
+
+
+def produce_request(topic: str, partition: int, batch: bytes, transactional_id: str | None = None) -> bytes:
+    """One batch for one partition, acks=all. In a transaction, the request also adds the partition to it (KIP-890)."""
     partitions = b"\x02" + struct.pack(">i", partition) + _compact(batch) + b"\0"
     topics = b"\x02" + _compact(topic.encode()) + partitions + b"\0"
-    return _request(0, PRODUCE_VERSION, b"\0" + struct.pack(">hi", -1, 30_000) + topics + b"\0", flexible=True)
+    name = b"\0" if transactional_id is None else _compact(transactional_id.encode())
+    version = PRODUCE_VERSION if transactional_id is None else TRANSACTIONAL_PRODUCE_VERSION
+    return _request(0, version, name + struct.pack(">hi", -1, 30_000) + topics + b"\0", flexible=True)
 
 
 def produce_error_position(topic: str) -> int:

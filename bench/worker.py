@@ -41,6 +41,15 @@ def fetch(**task: Any) -> dict[str, float]:
     return rdkafka.fetch(**task)
 
 
+def group(shape: str, **task: Any) -> dict[str, float]:
+    """The shapes of groups.py."""
+    # kio would import it, at the price of a second at every start.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    import group_shapes
+
+    return group_shapes.run(shape, **task)
+
+
 def percentile_ms(sorted_ns: list[int], share: float) -> float:
     """The latency in ms that `share` of the requests stayed within."""
     return sorted_ns[min(len(sorted_ns) - 1, int(len(sorted_ns) * share))] / 1e6
@@ -98,6 +107,7 @@ TASKS: dict[str, Callable[..., dict[str, float]]] = {
     "fetch": fetch,
     "small_requests": small_requests,
     "end_to_end": end_to_end,
+    "group": group,
 }
 
 if __name__ == "__main__":
