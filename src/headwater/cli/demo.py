@@ -1,6 +1,7 @@
 """`headwater demo`: the main job end to end, on a broker of its own that leaves nothing behind."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from headwater.cli.options import Json
 from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
 
 if TYPE_CHECKING:
+    from headwater.cli.demo_billing import Billed
     from headwater.cli.demo_broker import DemoBroker
     from headwater.cli.demo_interrupts import Interrupts
     from headwater.cli.demo_records import Leg, Plan
@@ -73,6 +75,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
             screen.step("broker", f"ready at {broker.bootstrap} after {broker.start_s:.2f} s")
             screen.more(f"process {broker.process.pid}, data in {data}")
             written, read = _in_and_out(screen, broker, plan)
+            billed = _bill(screen, broker)
             _show_cluster(screen, broker)
             stop_s = broker.stop()
             screen.step("stop", f"the broker ended cleanly after {stop_s:.2f} s")
@@ -88,6 +91,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
         "start_seconds": round(broker.start_s, 6),
         "write": _as_json(written),
         "read": _as_json(read),
+        "billed_exactly_once": billed.orders,
         "stop_seconds": round(stop_s, 6),
         "data": str(data) if keep else None,
     }
@@ -116,6 +120,17 @@ def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[
     return written, read
 
 
+def _bill(screen: "Screen", broker: "DemoBroker") -> "Billed":
+    """Exactly once: a transaction that fails, and one that does not."""
+    from headwater.cli.demo_billing import GROUP, bill_orders
+
+    billed = _with_broker(broker, lambda client: bill_orders(client, _TOPIC))
+    orders = counted(billed.orders, "order")
+    screen.step("once", f"exactly once: group {GROUP} billed {orders} in a transaction; a first one was aborted")
+    screen.more(f"read_uncommitted sees {billed.seen_uncommitted:,} invoices, read_committed {billed.seen_committed:,}")
+    return billed
+
+
 def _with_broker(broker: "DemoBroker", operation: "Callable[[Client], Awaitable[T]]") -> T:
     """Runs one operation on the demo's broker, as long as that lives."""
     import uvloop
@@ -139,12 +154,16 @@ def _tell_leg(screen: "Screen", name: str, leg: "Leg") -> None:
 
 def _show_cluster(screen: "Screen", broker: "DemoBroker") -> None:
     """The same commands as a user would type, with their own output."""
-    from headwater.cli import cluster, topics
+    from headwater.cli import cluster, groups, topics
+    from headwater.cli.demo_billing import GROUP
 
     if screen.quiet:
         return
     screen.command(f"{_program()} topics describe {_TOPIC} -b {broker.bootstrap}")
     topics.describe([_TOPIC], bootstrap=broker.bootstrap)
+    screen.command(f"{_program()} groups describe {GROUP} -b {broker.bootstrap}")
+    with contextlib.redirect_stderr(sys.stdout):  # its remark belongs under its table
+        groups.describe([GROUP], bootstrap=broker.bootstrap)
     screen.command(f"{_program()} cluster -b {broker.bootstrap}")
     cluster.show_cluster(bootstrap=broker.bootstrap)
     screen.line("")

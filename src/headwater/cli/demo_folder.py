@@ -28,12 +28,22 @@ _MEANINGS: Final = {
     ".kafka_cleanshutdown": "no need to check the logs",
 }
 
+_INTERNAL: Final = {
+    "__consumer_offsets": "how far groups have come",
+    "__transaction_state": "transactions and their ends",
+}
+
 
 def show_folder(screen: Screen, data: Path, partition: str) -> None:
-    """The files, with one partition's folder opened."""
+    """The files, with one partition's folder opened; internal topics only as a whole."""
     screen.line((str(data), "bold"))
     entries = sorted(data.iterdir(), key=lambda entry: (entry.is_file(), entry.name))
-    entries = [entry for entry in entries if entry.name != ".lock"]
+    internal = [entry for entry in entries if entry.name.startswith("__")]
+    entries = [entry for entry in entries if entry.name != ".lock" and entry not in internal]
+    for topic, meaning in _INTERNAL.items():
+        folders = [entry for entry in internal if entry.name.startswith(topic)]
+        size = bytes_for_people(sum(file.stat().st_size for folder in folders for file in folder.iterdir()))
+        _show_entry(screen, "├── ", f"{topic}-*/", size, f"{len(folders)} partitions: {meaning}", style="bold blue")
     for number, entry in enumerate(entries, start=1):
         last = number == len(entries)
         branch, trunk = ("└── ", "    ") if last else ("├── ", "│   ")
