@@ -19,6 +19,7 @@ from integration.copying_group import IMPATIENT, CopyingGroup, Doing
 from peers.headwater import HeadwaterProcess
 
 PARTITIONS = 6
+MANY_KILLS = 50
 BACKLOG = 300
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -122,7 +123,8 @@ def copy_while_killing(broker: HeadwaterProcess, *, kills: int, **member: object
     hidden = sum(map(len, values(broker.bootstrap, sink, "read_uncommitted"))) - feeder.sent
     lives = sum(worker.lives for worker in group.workers)
     print(f"{feeder.sent} records, {lives} lives, {hidden} records of aborted transactions, killed while {hit}")
-    assert hidden > 0, "no transaction was cut"
+    if kills >= MANY_KILLS:  # of few, none may come while a worker leaves with a transaction open
+        assert hidden > 0, "no transaction was cut"
     assert min(hit[Doing.REBALANCING], hit[Doing.WRITING]) >= kills // 4, hit
 
 
