@@ -5,7 +5,7 @@ records, then replays them into the shard, then gives the answers out. What a re
 session ends) may change while deciding.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType, Protocol
 from uuid import UUID
@@ -91,6 +91,3 @@ class TopicDirectory(Protocol):
 
     def topic_names(self) -> Iterable[str]:
         """All topics, internal ones too."""
-
-    def racks(self, topic: str) -> Sequence[frozenset[str]]:
-        """The racks of each partition's replicas, by partition."""

@@ -65,9 +65,6 @@ class Topics:
     def topic_names(self) -> Iterable[str]:
         return self.partitions
 
-    def racks(self, topic: str) -> Sequence[frozenset[str]]:
-        return [frozenset()] * self.partitions.get(topic, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Marker:

@@ -24,7 +24,7 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 def group_coordinator(broker: "Broker") -> "Coordinator[GroupShard]":
     """The coordinator of groups and their offsets."""
-    directory = BrokerTopics(broker.topics, broker.config.broker_rack)
+    directory = BrokerTopics(broker.topics)
 
     def make_shard(partition: Partition | None) -> "GroupShard":
         from headwater.coordinator.group.shard import GroupShard

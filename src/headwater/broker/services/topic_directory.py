@@ -1,6 +1,6 @@
 """The broker's topics as its group coordinator sees them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from uuid import UUID
 
 from headwater.broker.services.topics import Topics
@@ -9,9 +9,8 @@ from headwater.broker.services.topics import Topics
 class BrokerTopics:
     """A `TopicDirectory` over the topics that this broker serves."""
 
-    def __init__(self, topics: Topics, rack: str | None) -> None:
+    def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._racks = frozenset((rack,)) if rack else frozenset[str]()
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has, None when there is no such topic."""
@@ -31,7 +30,3 @@ class BrokerTopics:
     def topic_names(self) -> Iterable[str]:
         """All topics, internal ones too."""
         return self._topics.by_name.keys()
-
-    def racks(self, topic: str) -> Sequence[frozenset[str]]:
-        """The racks of each partition's replicas, by partition: this broker's, as it has them all."""
-        return [self._racks] * (self.partition_count(topic) or 0)

@@ -25,9 +25,9 @@ from headwater.coordinator.group.consumer_target import metadata_hash, preferred
 from headwater.coordinator.group.group import DeadlineName
 from headwater.coordinator.group.migration import downgrade
 from headwater.coordinator.group.records import ConsumerMemberValue, RegexValue
-from headwater.coordinator.group.regex import TopicPattern
-from headwater.coordinator.group.regex_syntax import PatternError
 from headwater.coordinator.outcome import Outcome, TopicDirectory
+from headwater.coordinator.pattern_syntax import PatternError
+from headwater.coordinator.patterns import Pattern
 from headwater.protocol.errors import ApiError, ErrorCode
 
 SESSION: Final = "session"
@@ -186,5 +186,5 @@ def _subscription(told: ConsumerMemberValue) -> tuple[tuple[str, ...], str | Non
 
 
 @functools.lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> TopicPattern:
-    return TopicPattern(pattern)
+def _compiled(pattern: str) -> Pattern:
+    return Pattern(pattern)

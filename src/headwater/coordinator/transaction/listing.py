@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from headwater.coordinator.group.regex import TopicPattern
-from headwater.coordinator.group.regex_syntax import PatternError
+from headwater.coordinator.pattern_syntax import PatternError
+from headwater.coordinator.patterns import Pattern
 from headwater.coordinator.transaction.states import TransactionState
 from headwater.coordinator.transaction.transaction import Transaction, by_topic
 from headwater.protocol.errors import ApiError
@@ -28,7 +28,7 @@ class TransactionFilter:
     states: frozenset[TransactionState] | None = None
     producer_ids: frozenset[int] | None = None
     longer_than_ms: int = -1
-    pattern: TopicPattern | None = None
+    pattern: Pattern | None = None
     """Of the whole id; in time that grows with the id's length alone, as the pattern is a client's."""
     unknown_states: tuple[str, ...] = ()
     """What was asked for and is no state; the client is told."""
@@ -38,7 +38,7 @@ class TransactionFilter:
         """The filter of a request; ApiError INVALID_REGULAR_EXPRESSION when its pattern is none."""
         names, pattern = request.state_filters, request.transactional_id_pattern
         try:
-            compiled = TopicPattern(pattern) if pattern else None
+            compiled = Pattern(pattern) if pattern else None
         except PatternError as error:
             raise ApiError(ErrorCode.invalid_regular_expression, f"{pattern!r} is no pattern: {error}") from error
         return cls(

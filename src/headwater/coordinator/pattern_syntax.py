@@ -1,4 +1,4 @@
-"""The syntax of topic patterns: RE2's, which is what Kafka promises, read into a small tree.
+"""The syntax of patterns: RE2's, which is what Kafka promises, read into a small tree.
 
 RE2 leaves out what cannot be matched in linear time: lookaround, references back, possessive and atomic groups; they
 are refused here too. Characters are ASCII's, as topic names are: a class is the set of those it holds. Left out on

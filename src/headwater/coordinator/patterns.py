@@ -1,4 +1,4 @@
-"""Topic patterns that members subscribe with: a whole topic name matches, or it does not.
+"""Patterns that clients give, of topics or transactional ids: the whole name matches, or it does not.
 
 The pattern comes from a client and is matched on the broker's only thread, so the time must be bound: the tree becomes
 an automaton that reads a name once, one step for each character, as in RE2. Steps are worked out when first needed.
@@ -6,16 +6,16 @@ an automaton that reads a name once, one step for each character, as in RE2. Ste
 
 from typing import Final
 
-from headwater.coordinator.group.regex_syntax import WORD, Chars, Choice, Node, PatternError, Place, Repeat, Row, parse
+from headwater.coordinator.pattern_syntax import WORD, Chars, Choice, Node, PatternError, Place, Repeat, Row, parse
 
 _MAX_POINTS: Final = 10_000
 _MAX_STATES: Final = 1_000
 
 
-class TopicPattern:
+class Pattern:
     """A pattern, ready to match.
 
-    >>> TopicPattern("orders-.*").matches("orders-eu")
+    >>> Pattern("orders-.*").matches("orders-eu")
     True
 
     `PatternError` when the text is no pattern, or too large a one.

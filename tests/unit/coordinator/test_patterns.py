@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.coordinator.group.regex import TopicPattern
-from headwater.coordinator.group.regex_syntax import PatternError
+from headwater.coordinator.pattern_syntax import PatternError
+from headwater.coordinator.patterns import Pattern
 
 NAMES = ["orders", "orders-eu", "orders-us-12", "Orders", "a.b", "a_b", "x", "", "aab", "aaab", "12", "__offsets"]
 
@@ -45,7 +45,7 @@ LIKE_PYTHON = [
 @pytest.mark.parametrize("pattern", LIKE_PYTHON)
 def test_a_pattern_matches_whole_names(pattern: str) -> None:
     expected = [name for name in NAMES if re.fullmatch(pattern, name, re.ASCII)]
-    assert [name for name in NAMES if TopicPattern(pattern).matches(name)] == expected
+    assert [name for name in NAMES if Pattern(pattern).matches(name)] == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_pattern_matches_whole_names(pattern: str) -> None:
     ],
 )
 def test_what_only_re2_has_is_understood(pattern: str, expected: list[str]) -> None:
-    assert [name for name in NAMES if TopicPattern(pattern).matches(name)] == expected
+    assert [name for name in NAMES if Pattern(pattern).matches(name)] == expected
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_what_only_re2_has_is_understood(pattern: str, expected: list[str]) -> N
 )
 def test_what_re2_refuses_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
-        TopicPattern(pattern)
+        Pattern(pattern)
 
 
 @given(st.text("ab.*+?()[]{}|\\^$-12,:i<>PQEdpL", max_size=20), st.text("ab1-.", max_size=10))
 def test_any_text_is_a_pattern_or_refused(pattern: str, name: str) -> None:
     with contextlib.suppress(PatternError):
-        assert TopicPattern(pattern).matches(name) in (True, False)
+        assert Pattern(pattern).matches(name) in (True, False)
 
 
 @given(
@@ -130,12 +130,12 @@ def test_any_text_is_a_pattern_or_refused(pattern: str, name: str) -> None:
     st.text("abc", max_size=8),
 )
 def test_patterns_and_names_agree_with_another_matcher(pattern: str, name: str) -> None:
-    assert TopicPattern(pattern).matches(name) == bool(re.fullmatch(pattern, name))
+    assert Pattern(pattern).matches(name) == bool(re.fullmatch(pattern, name))
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*(a*)*b", "(a|b)*a(a|b){20}c"])
 def test_a_pattern_made_to_take_for_ever_does_not(pattern: str) -> None:
-    matcher = TopicPattern(pattern)
+    matcher = Pattern(pattern)
     before = time.process_time()
     for number in range(20):
         assert not matcher.matches("ab" * number + "a" * (249 - 2 * number))
