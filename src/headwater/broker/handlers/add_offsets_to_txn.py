@@ -6,7 +6,7 @@ PRODUCER_FENCED.
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
+from headwater.protocol.kafka_types import NO_THROTTLE
 from headwater.types import TopicPartition
 
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest  # isort: skip
@@ -34,8 +34,4 @@ async def handle(context: "RequestContext", request: AddOffsetsToTxnRequest) -> 
             lambda error_code: error_code,
         )
     )
-    return _response(error_code)
-
-
-def _response(error_code: ErrorCode) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=error_code)

@@ -5,7 +5,8 @@ While the group is being loaded the answer is no error, as in Apache: a member m
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
+from headwater.coordinator.group.classic_responses import heartbeat_response
+from headwater.protocol.kafka_types import ErrorCode
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest  # isort: skip
 from kio.schema.heartbeat.v4.response import HeartbeatResponse  # isort: skip
@@ -23,6 +24,5 @@ def handle(context: "RequestContext", request: HeartbeatRequest) -> Any:
 
 
 def _refused(error_code: ErrorCode) -> HeartbeatResponse:
-    if error_code is ErrorCode.coordinator_load_in_progress:
-        error_code = ErrorCode.none
-    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error_code)
+    loading = error_code is ErrorCode.coordinator_load_in_progress
+    return heartbeat_response(ErrorCode.none if loading else error_code)

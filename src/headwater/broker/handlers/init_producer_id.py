@@ -7,7 +7,6 @@ transaction that one of them left open is aborted first. v4 answers a fenced pro
 
 from typing import TYPE_CHECKING, cast
 
-from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, ProducerId, i16
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest  # isort: skip
@@ -26,15 +25,10 @@ async def handle(context: "RequestContext", request: InitProducerIdRequest) -> I
         return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
     await broker.producer_ids.make_ready()
     caller = context.caller
-    try:
-        answer = broker.transactions.call(
-            transactional_id,
-            lambda shard, waiter, now_ms: shard.init_producer_id(request, caller, now_ms),
-            _refused,
-        )
-        return cast(InitProducerIdResponse, await context.settle(answer))
-    except ApiError as error:
-        return _refused(error.code)
+    answer = broker.transactions.call(
+        transactional_id, lambda shard, waiter, now_ms: shard.init_producer_id(request, caller, now_ms), _refused
+    )
+    return cast(InitProducerIdResponse, await context.settle(answer))
 
 
 def _refused(error_code: ErrorCode) -> InitProducerIdResponse:

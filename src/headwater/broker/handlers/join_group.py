@@ -8,7 +8,7 @@ nothing has to be assigned (KIP-814).
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32
+from headwater.coordinator.group.classic_responses import join_error
 
 from kio.schema.join_group.v9.request import JoinGroupRequest  # isort: skip
 from kio.schema.join_group.v9.response import JoinGroupResponse  # isort: skip
@@ -25,20 +25,10 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> Any:
     caller = context.caller
     if context.version < _FIRST_WITH_REBALANCE_TIMEOUT:
         request = dataclasses.replace(request, rebalance_timeout=request.session_timeout)
-
-    def refused(error_code: ErrorCode) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=error_code,
-            generation_id=i32(-1),
-            protocol_name=None,
-            leader="",
-            member_id=request.member_id,
-            members=(),
-        )
-
     return context.broker.groups.call(
-        request.group_id, lambda shard, waiter, now_ms: shard.join(request, caller, waiter, now_ms), refused
+        request.group_id,
+        lambda shard, waiter, now_ms: shard.join(request, caller, waiter, now_ms),
+        lambda error_code: join_error(error_code, request.member_id),
     )
 
 

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
+from headwater.coordinator.group.classic_responses import leave_error
 
 from kio.schema.leave_group.v2.request import LeaveGroupRequest as SingleRequest  # isort: skip
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity  # isort: skip
-from kio.schema.leave_group.v5.response import LeaveGroupResponse  # isort: skip
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
@@ -26,16 +25,5 @@ def handle(context: "RequestContext", request: SingleRequest | LeaveGroupRequest
         else request
     )
     return context.broker.groups.call(
-        request.group_id, lambda shard, waiter, now_ms: shard.leave(several, caller, now_ms), _refused
+        request.group_id, lambda shard, waiter, now_ms: shard.leave(several, caller, now_ms), leave_error
     )
-
-
-def adapt(response: LeaveGroupResponse, version: int) -> LeaveGroupResponse:
-    """Up to v2 there is one error code: that of the one member."""
-    if version <= 2 and response.error_code is ErrorCode.none and response.members:
-        return _refused(response.members[0].error_code)
-    return response
-
-
-def _refused(error_code: ErrorCode) -> LeaveGroupResponse:
-    return LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=error_code, members=())
