@@ -16,11 +16,14 @@ Waiter = NewType("Waiter", object)
 """Stands for a request that is answered later; only the runtime knows what it is."""
 
 
-class CoordinatorRecord(NamedTuple):
+@dataclass(slots=True)
+class CoordinatorRecord:
     """One record of an internal topic; without a value it is a tombstone."""
 
     key: bytes
     value: bytes | None
+    meaning: Any = field(default=None, compare=False)
+    """What `decode` would read from these bytes, kept by whoever just wrote them: replay need not read them again."""
 
 
 class ProducerIdentity(NamedTuple):

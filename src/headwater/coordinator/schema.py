@@ -13,6 +13,7 @@ from uuid import UUID
 from headwater.protocol.errors import ApiError, ErrorCode
 
 T = TypeVar("T")
+_OCTETS: Final = [bytes((value,)) for value in range(0x80)]
 
 
 class CorruptRecordError(ValueError):
@@ -52,6 +53,8 @@ class Reader:
 
 def varint(value: int) -> bytes:
     """`value` in groups of seven bits, the lowest first."""
+    if value <= 0x7F:
+        return _OCTETS[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -66,6 +69,8 @@ class Kind:
 
     read: Callable[[Reader, int, bool], Any]
     write: Callable[[Any, int, bool], bytes]
+    code: str = ""
+    """What `struct` calls it, for numbers."""
 
 
 def _fixed(layout: str) -> Kind:
@@ -73,6 +78,7 @@ def _fixed(layout: str) -> Kind:
     return Kind(
         lambda reader, version, flexible: packer.unpack(reader.take(packer.size))[0],
         lambda value, version, flexible: packer.pack(value),
+        layout[1:],
     )
 
 
@@ -128,6 +134,8 @@ def array(item: Kind) -> Kind:
     def write(value: Any, version: int, flexible: bool) -> bytes:
         count = -1 if value is None else len(value)
         head = varint(count + 1) if flexible else INT32.write(count, version, flexible)
+        if item.code and value:
+            return head + struct.pack(f">{count}{item.code}", *value)
         return head + b"".join(item.write(one, version, flexible) for one in value or ())
 
     return Kind(read, write)

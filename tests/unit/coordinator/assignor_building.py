@@ -24,7 +24,7 @@ class Group:
     def after(self, assignor: Assignor) -> "Group":
         """The same group, with what the assignor gave each member."""
         given = self.assigned_by(assignor)
-        return replace(self, members=[replace(member, partitions=given[member.member_id]) for member in self.members])
+        return replace(self, members=[member._replace(partitions=given[member.member_id]) for member in self.members])
 
 
 def member(name: str, *topics: TopicKey, instance: str | None = None, has: Partitions = frozenset()) -> Subscriber:
@@ -57,7 +57,7 @@ def groups(draw: st.DrawFn, *, same_topics: bool = False) -> Group:
     )
     return Group(
         [
-            replace(one, partitions=frozenset(partition for partition, owner in held.items() if owner == one.member_id))
+            one._replace(partitions=frozenset(partition for partition, owner in held.items() if owner == one.member_id))
             for one in members
         ],
         counts,

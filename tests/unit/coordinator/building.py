@@ -10,7 +10,7 @@ from uuid import UUID
 from headwater.config.broker import BrokerConfig
 from headwater.coordinator.group.records import decode
 from headwater.coordinator.group.shard import GroupShard
-from headwater.coordinator.outcome import Answer, Caller, Outcome, Waiter
+from headwater.coordinator.outcome import Answer, Caller, CoordinatorRecord, Outcome, Waiter
 from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i16, i32, i32Timedelta, i64
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest  # isort: skip
@@ -130,7 +130,7 @@ class Driver:
             if isinstance(entry, Marker):
                 shard.replay_end_marker(entry.producer_id, entry.committed)
             else:
-                shard.replay(entry.key, entry.value, producer_id=entry.producer_id)
+                shard.replay(CoordinatorRecord(entry.key, entry.value), producer_id=entry.producer_id)
         return shard
 
     def restart(self) -> None:
@@ -160,7 +160,8 @@ class Driver:
         producer_id = -1 if outcome.producer is None else outcome.producer.producer_id
         for record in outcome.records:
             self.log.append(LogRecord(record.key, record.value, producer_id))
-            self.shard.replay(record.key, record.value, producer_id=producer_id)
+            assert record.meaning in (None, decode(record.key, record.value)), "replay and a restart would differ"
+            self.shard.replay(record, producer_id=producer_id)
         for waiter, response in answers:
             assert isinstance(waiter, Call)
             assert not waiter.answers, "answered twice"

@@ -24,7 +24,7 @@ from headwater.coordinator.group.consumer_protocol import (
     write_subscription,
 )
 from headwater.coordinator.group.shard import GroupShard
-from headwater.coordinator.outcome import Caller
+from headwater.coordinator.outcome import Caller, CoordinatorRecord
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i32, i32Timedelta
 
 from kio.schema.consumer_group_describe.v1.response import DescribedGroup  # isort: skip
@@ -117,7 +117,7 @@ class ConsumerDriver(Driver):
     def replay_into(self, shard: GroupShard, entries: Iterable[LogRecord | Marker]) -> None:
         for entry in entries:
             assert isinstance(entry, LogRecord), "consumer groups write no transactions"
-            shard.replay(entry.key, entry.value)
+            shard.replay(CoordinatorRecord(entry.key, entry.value))
 
     def replayed_after_compaction(self, *, keep_tombstones: bool) -> GroupShard:
         """Another shard, made from what a compacted log has: the last record of each key."""

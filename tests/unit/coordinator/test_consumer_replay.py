@@ -63,12 +63,12 @@ def test_tombstones_of_what_is_not_there_mean_nothing() -> None:
         (CONSUMER_GROUP, GroupKey(GROUP)),
     ]
     tombstones = [kind.record(key, None) for kind, key in kinds]
-    for key, value in tombstones:
-        driver.shard.replay(key, value)
+    for tombstone in tombstones:
+        driver.shard.replay(tombstone)
     assert driver.shard._groups == {}
     driver.enter_as_consumer("b", "orders")
-    for key, value in tombstones[:2] + tombstones[3:5]:
-        driver.shard.replay(key, value)
+    for tombstone in tombstones[:2] + tombstones[3:5]:
+        driver.shard.replay(tombstone)
     assert set(driver.consumer_group().members) == {"b"}
 
 
@@ -82,7 +82,7 @@ def test_a_member_that_goes_does_not_take_along_what_is_anothers_by_now() -> Non
         )
 
     for record in (holds("a"), holds("b"), CURRENT_MEMBER.record(MemberKey(GROUP, "a"), None)):
-        driver.shard.replay(record.key, record.value)
+        driver.shard.replay(record)
     assert {driver.consumer_group().holder(partition) for partition in partitions} == {"b"}
 
 
@@ -90,7 +90,7 @@ def test_records_of_consumer_groups_that_apache_no_longer_writes_are_passed_over
     driver = lived_through()
     before = state_of(driver.consumer_group())
     partition_metadata = struct.pack(">hh", 4, len(GROUP)) + GROUP.encode()
-    driver.shard.replay(partition_metadata, None)
+    driver.shard.replay(CoordinatorRecord(partition_metadata, None))
     assert state_of(driver.consumer_group()) == before
 
 

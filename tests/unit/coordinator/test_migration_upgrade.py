@@ -5,6 +5,7 @@ import pytest
 from headwater.coordinator.group.consumer_group import ConsumerGroup
 from headwater.coordinator.group.consumer_protocol import Assignment, NamedPartitions, write_assignment
 from headwater.coordinator.group.records import CLASSIC_GROUP, GroupKey
+from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.protocol.kafka_types import ErrorCode
 
 from .building import GROUP, SESSION_MS, LogRecord
@@ -50,7 +51,7 @@ def test_the_record_of_the_classic_group_goes_before_the_new_ones_come() -> None
     before = len(driver.log)
     driver.enter_as_consumer("new", "orders")
     first, *rest = [entry for entry in driver.log[before:] if isinstance(entry, LogRecord)]
-    assert (first.key, first.value) == CLASSIC_GROUP.record(GroupKey(GROUP), None)
+    assert CoordinatorRecord(first.key, first.value) == CLASSIC_GROUP.record(GroupKey(GROUP), None)
     assert all(entry.value is not None for entry in rest)
     replayed = driver.replayed()._groups[GROUP]
     assert isinstance(replayed, ConsumerGroup)

@@ -6,6 +6,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.transaction import records
 from headwater.coordinator.transaction.transaction import LAST_EPOCH, Transaction
 from headwater.protocol.records import decode_records, encode_batch, scan_headers
@@ -125,7 +126,7 @@ def transaction_records(folder: Path) -> list[tuple[str, records.TransactionValu
             for record in decode_records(content, header):
                 decoded = records.decode(record.key or b"", record.value)
                 assert decoded is not None
-                assert records.encode(*decoded) == (record.key, record.value)
+                assert records.encode(*decoded) == CoordinatorRecord(record.key or b"", record.value)
                 found.append(decoded)
     return found
 
@@ -141,7 +142,8 @@ def test_apaches_tool_reads_what_we_write(tmp_path: Path) -> None:
     runtime.now_ms += runtime.config.transactional_id_expiration_ms
     runtime.expire()
     batches = [
-        encode_batch([(*record, (), runtime.now_ms)], base_offset=offset) for offset, record in enumerate(runtime.log)
+        encode_batch([(record.key, record.value, (), runtime.now_ms)], base_offset=offset)
+        for offset, record in enumerate(runtime.log)
     ]
     segment = tmp_path / f"{0:020d}.log"
     segment.write_bytes(b"".join(batches))

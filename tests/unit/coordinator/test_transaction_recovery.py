@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.schema import CorruptRecordError
 from headwater.coordinator.transaction import records
 from headwater.coordinator.transaction.transaction import Transaction
@@ -95,7 +96,7 @@ def test_only_the_last_record_of_an_id_counts() -> None:
 
 def test_records_of_a_later_kind_are_passed_over() -> None:
     runtime = Runtime()
-    runtime.shard.replay(struct.pack(">h", 1) + b"?", b"?")
+    runtime.shard.replay(CoordinatorRecord(struct.pack(">h", 1) + b"?", b"?"))
     assert not transactions(runtime.shard)
 
 
@@ -112,6 +113,7 @@ def test_a_state_that_nobody_writes_is_not_taken_in(status: int) -> None:
         last_update_ms=NOW_MS,
         start_ms=-1,
     )
+    written = records.encode("a", damaged)
     with pytest.raises(CorruptRecordError, match=str(status)):
-        runtime.shard.replay(*records.encode("a", damaged))
+        runtime.shard.replay(CoordinatorRecord(written.key, written.value))
     assert not transactions(runtime.shard)

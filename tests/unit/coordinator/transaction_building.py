@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from headwater.config import BrokerConfig, TopicConfig
 from headwater.coordinator.outcome import Caller, CoordinatorRecord, Markers, Outcome, ProducerIdentity
+from headwater.coordinator.transaction.records import decode
 from headwater.coordinator.transaction.shard import TransactionShard
 from headwater.coordinator.transaction.transaction import Transaction
 from headwater.log.filesystem import FileSystem
@@ -207,7 +208,7 @@ class Runtime:
         """A shard that has replayed the log."""
         shard = self.fresh_shard()
         for record in self.log:
-            shard.replay(*record)
+            shard.replay(CoordinatorRecord(record.key, record.value))
         return shard
 
     def _carry_out_all(self, outcomes: Iterable[Outcome]) -> None:
@@ -235,7 +236,8 @@ class Runtime:
         self.log += records
         self._moment()
         for record in records:
-            self.shard.replay(*record)
+            assert record.meaning == decode(record.key, record.value), "replay and a restart would differ"
+            self.shard.replay(record)
         return True
 
     def write_markers(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from headwater.broker.services.clock import now_ms
 from headwater.broker.services.partition import Partition
-from headwater.coordinator.outcome import Answer, Outcome, Waiter
+from headwater.coordinator.outcome import Answer, CoordinatorRecord, Outcome, Waiter
 from headwater.coordinator.placement import partition_for
 from headwater.coordinator.schema import CorruptRecordError
 from headwater.log.producer_state import read_marker
@@ -44,7 +44,7 @@ Refused = Callable[[ErrorCode], Any]
 class Shard(Protocol):
     """What every coordinator's shard can do besides its own requests."""
 
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, *, producer_id: int = -1) -> None:
         """Takes in a record of the log."""
 
     def replay_end_marker(self, producer_id: int, committed: bool) -> None:
@@ -69,15 +69,25 @@ S = TypeVar("S", bound=Shard)
 class _Waiting:
     """A request that is answered later."""
 
-    __slots__ = ("future", "refused")
+    __slots__ = ("_future", "_response", "refused")
 
-    def __init__(self, future: "asyncio.Future[Any]", refused: Refused) -> None:
-        self.future = future
+    def __init__(self, refused: Refused) -> None:
         self.refused = refused
+        self._response: Any = None
+        self._future: asyncio.Future[Any] | None = None
 
     def answer(self, response: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
+        if self._future is None:
+            self._response = response
+        elif not self._future.done():
+            self._future.set_result(response)
+
+    def response_or_future(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """The response if it is there by now, else a future: most requests are answered at once and need none."""
+        if self._response is None:
+            self._future = loop.create_future()
+            return self._future
+        return self._response
 
 
 class RunningShard(Generic[S]):
@@ -112,7 +122,7 @@ class RunningShard(Generic[S]):
         producer_id = header.producer_id if header.is_transactional else -1
         for record in records.decode_records(content, header):
             try:
-                self.shard.replay(record.key or b"", record.value, producer_id=producer_id)
+                self.shard.replay(CoordinatorRecord(record.key or b"", record.value), producer_id=producer_id)
             except CorruptRecordError as error:
                 logger.error("passed over a record of %s at %d: %s", self.partition.log.path, record.offset, error)
 
@@ -176,7 +186,7 @@ class RunningShard(Generic[S]):
             self._broker.purgatory.touched(partition)
         replay, producer_id = self.shard.replay, producer.producer_id if producer else -1
         for record in written:
-            replay(record.key, record.value, producer_id=producer_id)
+            replay(record, producer_id=producer_id)
         return info.flush_needed
 
     async def _answer_after_flush(self, answers: list[Answer]) -> None:
@@ -206,11 +216,10 @@ class RunningShard(Generic[S]):
 
     def call(self, decide: Callable[[S, Waiter, int], Outcome], refused: Refused) -> Any:
         """The response to a request, or a future of it."""
-        waiting = _Waiting(self._loop.create_future(), refused)
+        waiting = _Waiting(refused)
         self.carry_out(decide(self.shard, Waiter(waiting), now_ms()), waiting)
         self._set_timer()
-        future = waiting.future
-        return future.result() if future.done() else future
+        return waiting.response_or_future(self._loop)
 
 
 class Coordinator(Generic[S]):

@@ -6,19 +6,18 @@ nothing of epochs, nor of what the members hold at the moment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headwater.coordinator.group.consumer_partitions import NONE, Partitions, TopicKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscriber:
+class Subscriber(NamedTuple):
     """A member as an assignor sees it."""
 
     member_id: str
-    instance_id: str | None = None
     topics: frozenset[TopicKey]
     """Only topics that exist."""
+    instance_id: str | None = None
     partitions: Partitions = NONE
     """What the target before gave it; may name topics that are gone or no longer subscribed to."""
 

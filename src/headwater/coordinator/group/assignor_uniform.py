@@ -5,12 +5,13 @@ has more than its share. When subscriptions differ, a partition moves only from 
 topic that has at least two fewer: once no such move is left, no move of one partition could even things out.
 """
 
+import functools
 import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headwater.coordinator.group.assignor import PartitionCounts, Subscriber
-from headwater.coordinator.group.consumer_partitions import Partition, Partitions, TopicKey
+from headwater.coordinator.group.consumer_partitions import Partition, Partitions, TopicKey, all_of
 
 _MAX_ROUNDS: Final = 50
 """Loads spread through overlapping subscriptions like heat in a rod; one end of a long rod may be left warmer."""
@@ -28,8 +29,8 @@ def assign_uniformly(members: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 
 def _equal_shares(members: Sequence[Subscriber], counts: PartitionCounts) -> dict[str, Partitions]:
-    every = [Partition(topic, number) for topic in sorted(members[0].topics) for number in range(counts[topic])]
-    free = {partition: place for place, partition in enumerate(every)}
+    every, places_of = _numbered(tuple([(topic, counts[topic]) for topic in sorted(members[0].topics)]))
+    free = places_of.copy()
     kept = [_take(member.partitions, free) for member in members]
     share, rest = divmod(len(every), len(members))
     quotas = [share] * len(members)
@@ -47,15 +48,23 @@ def _equal_shares(members: Sequence[Subscriber], counts: PartitionCounts) -> dic
         while len(places) < quota:
             places.append(unassigned.pop())
     return {
-        member.member_id: frozenset(every[place] for place in places)
+        member.member_id: frozenset([every[place] for place in places])
         for member, places in zip(members, kept, strict=True)
     }
 
 
+@functools.lru_cache(maxsize=100)
+def _numbered(topics: tuple[tuple[TopicKey, int], ...]) -> tuple[list[Partition], dict[Partition, int]]:
+    """All partitions of topics with their counts, and the place of each; neither is changed by who asks."""
+    every = [partition for topic, count in topics for partition in all_of(topic, count)]
+    return every, {partition: place for place, partition in enumerate(every)}
+
+
 def _take(partitions: Iterable[Partition], free: dict[Partition, int]) -> list[int]:
     """The places of those partitions that are to be had, which then are free no longer."""
-    places = (free.pop(partition, _NOBODY) for partition in partitions)
-    return [place for place in places if place != _NOBODY]
+    take = free.pop
+    places = [take(partition, _NOBODY) for partition in partitions]
+    return [place for place in places if place != _NOBODY] if _NOBODY in places else places
 
 
 class _Levelling:

@@ -57,6 +57,7 @@ class ConsumerGroup:
         twin.epoch, twin.metadata_hash, twin.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         twin.members, twin.targets, twin.regexes = self.members.copy(), self.targets.copy(), self.regexes.copy()
         twin._holders, twin._instances = self._holders.copy(), self._instances.copy()
+        twin._topics = self.subscribed_topics
         return twin
 
     def apply(self, kind: RecordType, key: Any, value: Any) -> None:
@@ -89,7 +90,10 @@ class ConsumerGroup:
             self.members[member_id] = replace(before or ConsumerMember(member_id=member_id), told=told)
             if told.instance_id is not None:
                 self._instances[told.instance_id] = member_id
-        self._topics = None
+        if before is None and told is not None and self._topics is not None:
+            self._topics |= self.topics_of(self.members[member_id])
+        else:
+            self._topics = None
 
     def _apply_target(self, member_id: str, value: TargetMemberValue | None) -> None:
         if value is None:

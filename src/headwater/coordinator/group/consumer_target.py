@@ -51,10 +51,7 @@ def write_target(decision: Decision, assignor: str, topics: TopicDirectory) -> N
             subscriptions[alike] = frozenset(keys[name] for name in group.topics_of(member) if name in keys)
         subscribers.append(
             Subscriber(
-                member_id=member.member_id,
-                instance_id=member.told.instance_id,
-                topics=subscriptions[alike],
-                partitions=group.target_of(member.member_id),
+                member.member_id, subscriptions[alike], member.told.instance_id, group.target_of(member.member_id)
             )
         )
     for member_id, partitions in ASSIGNORS[assignor](subscribers, counts).items():

@@ -8,7 +8,7 @@
 - v2 to v4 may ask for a retention of their own; it is kept with the offset (`retention_ms`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headwater.config.broker_attributes import BrokerAttributes
@@ -84,8 +84,10 @@ class Commits:
                 OffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=tuple(
-                        OffsetCommitResponsePartition(partition_index=partition, error_code=code)
-                        for partition, code in self._decide(topic, terms, outcome)
+                        [
+                            OffsetCommitResponsePartition(partition_index=partition, error_code=code)
+                            for partition, code in self._decide(topic, terms, outcome)
+                        ]
                     ),
                 )
                 for topic in request.topics
@@ -159,20 +161,21 @@ class Commits:
         topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
         terms: _Terms,
         outcome: Outcome,
-    ) -> Iterable[tuple[Any, ErrorCode]]:
+    ) -> list[tuple[Any, ErrorCode]]:
         """What becomes of each partition; the records of those that are committed go to the outcome."""
+        decided: list[tuple[Any, ErrorCode]] = []
         count = self._topics.partition_count(topic.name) or 0
         topic_id = self._topics.topic_id(topic.name)
         longest = self._config().offset_metadata_max_bytes
         for partition in topic.partitions:
             index, metadata = partition.partition_index, partition.committed_metadata or ""
             if not 0 <= index < count:
-                yield index, ErrorCode.unknown_topic_or_partition
+                decided.append((index, ErrorCode.unknown_topic_or_partition))
             elif terms.refused is not None:
-                yield index, terms.refused
+                decided.append((index, terms.refused))
             elif len(metadata) > longest:
                 # Apache counts characters, whatever the config's name says.
-                yield index, ErrorCode.offset_metadata_too_large
+                decided.append((index, ErrorCode.offset_metadata_too_large))
             else:
                 value = OffsetValue(
                     offset=partition.committed_offset,
@@ -183,7 +186,8 @@ class Commits:
                     topic_id=topic_id,
                 )
                 outcome.records.append(_record(OffsetKey(terms.group_id, topic.name, index), value))
-                yield index, ErrorCode.none
+                decided.append((index, ErrorCode.none))
+        return decided
 
 
 def _record(key: OffsetKey, value: OffsetValue) -> CoordinatorRecord:

@@ -214,9 +214,11 @@ class RecordType:
 
     def record(self, key: object, value: object | None, version: int | None = None) -> CoordinatorRecord:
         """A record of this kind; a tombstone without a value. `version` where another than the usual one is needed."""
-        written_version = self.written_version if version is None else version
-        encoded = None if value is None else self.value.encode(value, written_version)
-        return CoordinatorRecord(self.key.encode(key, self.number), encoded)
+        encoded_key = self.key.encode(key, self.number)
+        if version is not None:
+            return CoordinatorRecord(encoded_key, None if value is None else self.value.encode(value, version))
+        encoded = None if value is None else self.value.encode(value, self.written_version)
+        return CoordinatorRecord(encoded_key, encoded, (self, key, value))
 
 
 OFFSET: Final = RecordType(

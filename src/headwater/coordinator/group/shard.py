@@ -28,7 +28,7 @@ from headwater.coordinator.group.offsets import CommittedOffsets
 from headwater.coordinator.group.offsets_commit import Commits
 from headwater.coordinator.group.offsets_fetch import fetch_offsets
 from headwater.coordinator.group.offsets_removal import Removals
-from headwater.coordinator.outcome import Answer, Caller, Outcome, TopicDirectory, Waiter
+from headwater.coordinator.outcome import Answer, Caller, CoordinatorRecord, Outcome, TopicDirectory, Waiter
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.kafka_types import NO_THROTTLE
 
@@ -220,9 +220,9 @@ class GroupShard:
         """Removes offsets that outlived their retention, and groups with neither members nor offsets."""
         return self._removals.expire(now_ms)
 
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, *, producer_id: int = -1) -> None:
         """Takes in one record of the log; `producer_id` is set when it is part of a transaction."""
-        decoded = records.decode(key, value)
+        decoded = record.meaning or records.decode(record.key, record.value)
         if decoded is None:
             return
         kind, its_key, its_value = decoded

@@ -77,7 +77,8 @@ _WRITTEN_VERSION: Final = 1
 def encode(transactional_id: str, value: TransactionValue | None) -> CoordinatorRecord:
     """The record of a transactional id; a tombstone without a value."""
     encoded = None if value is None else _VALUE.encode(value, _WRITTEN_VERSION)
-    return CoordinatorRecord(_KEY.encode(TransactionKey(transactional_id), _KEY_NUMBER), encoded)
+    key = _KEY.encode(TransactionKey(transactional_id), _KEY_NUMBER)
+    return CoordinatorRecord(key, encoded, (transactional_id, value))
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[str, TransactionValue | None] | None:

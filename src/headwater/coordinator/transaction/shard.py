@@ -15,7 +15,7 @@ from typing import Final
 
 from headwater.config.broker_attributes import BrokerAttributes
 from headwater.coordinator.deadlines import Deadlines
-from headwater.coordinator.outcome import Answer, Caller, Markers, Outcome, ProducerIdentity
+from headwater.coordinator.outcome import Answer, Caller, CoordinatorRecord, Markers, Outcome, ProducerIdentity
 from headwater.coordinator.transaction import listing, records
 from headwater.coordinator.transaction.listing import TransactionFilter
 from headwater.coordinator.transaction.states import (
@@ -218,9 +218,9 @@ class TransactionShard:
         """What DescribeTransactions tells of an id; TRANSACTIONAL_ID_NOT_FOUND stands in it when it is not known."""
         return listing.described(transactional_id, self._transactions.get(transactional_id))
 
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, *, producer_id: int = -1) -> None:
         """Takes in a record of the log; CorruptRecordError when it is none."""
-        decoded = records.decode(key, value)
+        decoded = record.meaning or records.decode(record.key, record.value)
         if decoded is None:
             return
         transactional_id, content = decoded
