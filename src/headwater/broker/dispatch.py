@@ -9,18 +9,16 @@ version bridge cannot know.
 import asyncio
 import functools
 import importlib
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.broker.handlers import fetch, produce
 from headwater.broker.services.clock import now_ms
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
-from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE
+from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
 from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.headers import RequestHeader, read_header
 
@@ -54,9 +52,25 @@ class RequestContext:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
 
+class _Route(NamedTuple):
+    """What serves one version of an API."""
+
+    handle: Callable[[RequestContext, Any], Any]
+    spoken: type[Any]
+    """kio's class of the request that `handle` takes."""
+    adapt: Callable[[Any, int], Any] | None
+
+
 @functools.cache
-def _handler_module(name: str) -> ModuleType:
-    return importlib.import_module(f"headwater.broker.handlers.{name}")
+def _route(key: int, version: int) -> _Route:
+    from headwater.protocol import messages
+
+    api = SERVED[key]
+    module = importlib.import_module(f"headwater.broker.handlers.{api.name}")
+    spoken = getattr(module, "VERSION", api.max_version)
+    if callable(spoken):
+        spoken = spoken(version)
+    return _Route(module.handle, messages.request_type(key, spoken), getattr(module, "adapt", None))
 
 
 class Dispatcher:
@@ -96,27 +110,22 @@ class Dispatcher:
         from headwater.protocol import messages
 
         api, version = header.api, header.version
-        module = _handler_module(api.name)
-        spoken = getattr(module, "VERSION", api.max_version)
-        if callable(spoken):
-            spoken = spoken(version)
-        request = messages.decode_request(api, version, bytes(frame), header.body)
-        request = messages.convert(request, messages.request_type(api.key, spoken))
+        handle, spoken, adapt = _route(api.key, version)
+        request = messages.convert(messages.decode_request(api, version, bytes(frame), header.body), spoken)
         context = RequestContext(self._broker, version, header.client_id(frame), connection.peer)
-        answer = module.handle(context, request)
-        adapt = getattr(module, "adapt", None)
+        answer = handle(context, request)
 
         def encode(response: Any) -> bytes:
             if adapt is not None:
                 response = adapt(response, version)
             return messages.encode_response(api, version, header.correlation_id, response)
 
+        if not isinstance(answer, Awaitable):
+            return encode(answer)
         if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
             # It waits for others, a rebalance say: that is no work, and takes no place in the queue.
             answer.add_done_callback(functools.partial(self._answer_waiting, connection, encode))
             return PENDING
-        if not inspect.isawaitable(answer):
-            return encode(answer)
         task = asyncio.ensure_future(self._finish(connection, answer, encode))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

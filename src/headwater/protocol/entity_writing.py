@@ -114,6 +114,10 @@ def _tags_writer(tagged: list[tuple[int, str, object, Write]]) -> Write:
 def _value_writer(hint: Any, kind: str, flexible: bool) -> Write:
     if not _is_array(hint):
         return _single_writer(hint, kind, flexible)
+    nested = _entity_in(hint)
+    pack = None if nested is None else _packer(nested)
+    if pack is not None:
+        return functools.partial(_write_packed, flexible, pack)
     item = _single_writer(_item_of(hint), kind, flexible)
 
     def write(parts: list[bytes], values: Any) -> None:
@@ -125,6 +129,29 @@ def _value_writer(hint: Any, kind: str, flexible: bool) -> Write:
             item(parts, value)
 
     return write
+
+
+def _packer(entity: type[Any]) -> Callable[[Any], bytes] | None:
+    """What packs an entity that has nothing but fields of a fixed size: nearly all rows of long arrays. Else None."""
+    fields = dataclasses.fields(entity)
+    kinds = [field.metadata.get("kafka_type", "") for field in fields]
+    hints = typing.get_type_hints(entity)
+    for field, kind in zip(fields, kinds, strict=True):
+        if kind not in _FIXED or _is_array(hints[field.name]) or "tag" in field.metadata:
+            return None
+    if len(fields) < 2:
+        return None
+    # Behind the last field of a flexible entity stands the number of its tagged fields: none.
+    layout = ">" + "".join(_FIXED[kind] for kind in kinds) + ("x" if entity.__flexible__ else "")
+    pack = struct.Struct(layout).pack
+    get = attrgetter(*(field.name for field in fields))
+    return lambda value: pack(*get(value))
+
+
+def _write_packed(flexible: bool, pack: Callable[[Any], bytes], parts: list[bytes], values: Any) -> None:
+    parts.append(length_bytes(-1 if values is None else len(values), flexible))
+    if values is not None:
+        parts.extend(map(pack, values))
 
 
 def _single_writer(hint: Any, kind: str, flexible: bool) -> Write:
