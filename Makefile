@@ -36,7 +36,7 @@ contracts:
 	.venv/bin/lint-imports
 
 unit:
-	.venv/bin/pytest
+	.venv/bin/pytest -n 2 --dist loadfile
 
 bench: setup peers compile
 	$(PYTHON) bench/broker.py

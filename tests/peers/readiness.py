@@ -1,5 +1,9 @@
 """Tells when a Kafka broker answers, with nothing but a socket: no client's retries blur the moment."""
 
+import contextlib
+import itertools
+import os
+import random
 import socket
 import struct
 import subprocess
@@ -14,12 +18,23 @@ class BrokerNotReadyError(Exception):
     """The broker ended, or did not answer in time; the message holds the last lines of its log."""
 
 
+# Below the ports that the system gives to connections, which could take one between our look and the broker's start.
+_PORTS = range(12_000, 32_000)
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+# Workers of one run go through ports of their own; runs side by side begin at different ones.
+_candidates = itertools.cycle(_PORTS[_WORKER::_WORKERS])
+for _ in range(random.randrange(len(_PORTS) // _WORKERS)):
+    next(_candidates)
+
+
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on, and that nobody else is told of for a long time."""
+    for port in itertools.islice(_candidates, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise BrokerNotReadyError(f"no free port in {_PORTS}")
 
 
 def answers(host: str, port: int) -> bool:

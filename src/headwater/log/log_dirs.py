@@ -100,7 +100,8 @@ class LogDirs:
         self.dirs = dirs
         self.logs: dict[TopicPartition, Log] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
-        self._doomed: list[tuple[int, str]] = []
+        self._doomed: dict[str, int] = {}
+        """Folders that are to go, and from when on; more may come from another thread while some are removed."""
         self._fully_loaded = False
         self._checkpoint_lock = threading.Lock()
 
@@ -173,7 +174,7 @@ class LogDirs:
         names = []
         for name in self.fs.list_folders(log_dir.path):
             if is_doomed_folder(name):
-                self._doomed.append((0, log_dir.file(name)))
+                self._doomed[log_dir.file(name)] = 0
             elif (partition := partition_of_folder(name)) and partition.topic != METADATA_TOPIC:
                 names.append(name)
         return names
@@ -222,14 +223,14 @@ class LogDirs:
         """Take a partition away at once; its files go with a `purge_deleted` that is not before `remove_from_ms`."""
         log = self.logs.pop(partition)
         self._dir_of.pop(partition).partitions -= 1
-        self._doomed.append((remove_from_ms, log.delete()))
+        self._doomed[log.delete()] = remove_from_ms
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove the folders of deleted partitions whose time has come, those left from earlier runs too; how many."""
-        due = [path for remove_from_ms, path in self._doomed if remove_from_ms <= now_ms]
-        self._doomed = [doomed for doomed in self._doomed if doomed[0] > now_ms]
+        due = [path for path, remove_from_ms in list(self._doomed.items()) if remove_from_ms <= now_ms]
         for path in due:
             self.fs.remove_tree(path)
+            del self._doomed[path]
         return len(due)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:

@@ -293,3 +293,21 @@ def test_checkpoints_survive_topics_with_odd_names(tmp_path: Path) -> None:
     write_offsets(FileSystem(), str(tmp_path / "file"), offsets)
     assert read_offsets(FileSystem(), str(tmp_path / "file")) == offsets
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_deleted_folder_that_cannot_go_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dirs = open_dirs(tmp_path)
+    for partition in range(3):
+        create(dirs, "orders", partition, records=1)
+        dirs.delete(TopicPartition("orders", partition))
+
+    def refuse(path: str) -> None:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dirs.fs, "remove_tree", refuse)
+        with pytest.raises(PermissionError):
+            dirs.purge_deleted(now_ms=1)
+    assert dirs.purge_deleted(now_ms=2) == 3
+    assert not list(tmp_path.glob("orders-*"))
+    dirs.close()
