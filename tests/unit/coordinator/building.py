@@ -422,7 +422,7 @@ class Driver:
         return code
 
     def expire_offsets(self) -> None:
-        self.carry_out(self.shard.expire_offsets(self.now_ms))
+        self.carry_out_all(self.shard.expire_offsets(self.now_ms))
 
 
 def subscription(*topics: str) -> bytes:

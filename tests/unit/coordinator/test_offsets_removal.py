@@ -198,3 +198,21 @@ def test_who_was_given_an_id_by_a_group_that_went_asks_for_another() -> None:
     assert driver.join(given).error is ErrorCode.unknown_member_id
     driver.pass_time(SESSION_MS)
     assert driver.stable_group()[0].generation_id == 1
+
+
+def test_many_offsets_go_in_parts_and_a_commit_in_between_is_kept() -> None:
+    driver = Driver(offsets_retention_minutes=10)
+    names = [f"group-{number}" for number in range(3000)]
+    for name in names:
+        driver.commit({_KEY: 1}, group=name)
+    driver.pass_time(10 * _MINUTE_MS)
+    parts = []
+    for outcome in driver.shard.expire_offsets(driver.now_ms):
+        parts.append(len(outcome.records))
+        driver.carry_out(outcome)
+        if len(parts) == 1:
+            driver.commit({_KEY: 7}, group=names[-1])
+    assert len(parts) > 3
+    assert max(parts) < 1500
+    assert [group.group_id for group in driver.shard.list_groups()] == [names[-1]]
+    assert driver.committed(group=names[-1]) == {_KEY: 7}

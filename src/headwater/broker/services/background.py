@@ -110,7 +110,7 @@ class BackgroundJobs:
             partition.log.remove_expired_producers(now_ms)
 
     async def _expire_offsets(self) -> None:
-        self._broker.groups.each(lambda shard, now_ms: shard.expire_offsets(now_ms))
+        await self._broker.groups.each_in_turns(lambda shard, now_ms: shard.expire_offsets(now_ms))
 
     async def _abort_timed_out(self) -> None:
         self._broker.transactions.each(lambda shard, now_ms: shard.abort_timed_out(now_ms))

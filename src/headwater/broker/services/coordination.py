@@ -335,6 +335,16 @@ class Coordinator(Generic[S]):
                 decided = decide(running.shard, now_ms())
                 running.carry_out_all([decided] if isinstance(decided, Outcome) else decided)
 
+    async def each_in_turns(self, decide: Callable[[S, int], Iterable[Outcome]]) -> None:
+        """As `each`, for what may be long: other requests are served between two outcomes."""
+        for running in list(self._running.values()):
+            if running.is_loaded:
+                for outcome in decide(running.shard, now_ms()):
+                    running.carry_out(outcome)
+                    await asyncio.sleep(0)
+                    if not running.is_loaded:
+                        break
+
 
 AnyCoordinator = Coordinator[Any]
 """A coordinator of whatever."""

@@ -5,8 +5,8 @@ names (see `offset_expiry_base_ms`), or at the time that was written with it; ne
 change it. A group with neither members nor offsets goes too.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from headwater.config.broker_attributes import BrokerAttributes
 from headwater.coordinator.group.group import Group
@@ -23,7 +23,8 @@ from kio.schema.offset_delete.v0.response import (  # isort: skip
     OffsetDeleteResponseTopic,
 )
 
-_MINUTE_MS = 60_000
+_MINUTE_MS: Final = 60_000
+_AT_ONCE: Final = 1000
 
 
 class Removals:
@@ -99,17 +100,27 @@ class Removals:
             ]
         )
 
-    def expire(self, now_ms: int) -> Outcome:
-        """Offsets that are too old go, and groups that have nothing left."""
-        records: list[CoordinatorRecord] = []
-        for group in self._groups.values():
-            offsets = list(self._offsets.of_group(group.group_id))
+    def expire(self, now_ms: int) -> Iterator[Outcome]:
+        """Offsets that are too old go, and groups that have nothing left.
+
+        An outcome for about every thousand offsets: between two of them others may be served.
+        """
+        outcome, looked_at = Outcome(), 0
+        for group_id in list(self._groups):
+            group = self._groups.get(group_id)
+            if group is None:
+                continue
+            offsets = list(self._offsets.of_group(group_id))
             expired = [key for key, value in offsets if self._is_expired(group, key, value, now_ms)]
-            records += map(_tombstone, expired)
-            has_nothing = len(expired) == len(offsets) and not self._offsets.has_pending(group.group_id)
+            outcome.records += map(_tombstone, expired)
+            has_nothing = len(expired) == len(offsets) and not self._offsets.has_pending(group_id)
             if group.is_empty and has_nothing:
-                records += group.tombstones()
-        return Outcome(records=records)
+                outcome.records += group.tombstones()
+            looked_at += 1 + len(offsets)
+            if looked_at >= _AT_ONCE:
+                yield outcome
+                outcome, looked_at = Outcome(), 0
+        yield outcome
 
     def _is_expired(self, group: Group, key: OffsetKey, value: OffsetValue, now_ms: int) -> bool:
         base_ms = group.offset_expiry_base_ms(value.commit_timestamp_ms)

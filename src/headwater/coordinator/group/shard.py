@@ -216,9 +216,9 @@ class GroupShard:
         """Consumer groups look at their topics again."""
         yield from self._consumer.topics_changed(now_ms)
 
-    def expire_offsets(self, now_ms: int) -> Outcome:
+    def expire_offsets(self, now_ms: int) -> Iterator[Outcome]:
         """Removes offsets that outlived their retention, and groups with neither members nor offsets."""
-        return self._removals.expire(now_ms)
+        yield from self._removals.expire(now_ms)
 
     def replay(self, record: CoordinatorRecord, *, producer_id: int = -1) -> None:
         """Takes in one record of the log; `producer_id` is set when it is part of a transaction."""
