@@ -7,7 +7,7 @@ topic that has at least two fewer: once no such move is left, no move of one par
 
 import functools
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from headwater.coordinator.group.assignor import PartitionCounts, Subscriber
@@ -29,27 +29,35 @@ def assign_uniformly(members: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 
 def _equal_shares(members: Sequence[Subscriber], counts: PartitionCounts) -> dict[str, Partitions]:
-    every, places_of = _numbered(tuple([(topic, counts[topic]) for topic in sorted(members[0].topics)]))
-    free = places_of.copy()
-    kept = [_take(member.partitions, free) for member in members]
+    topics = tuple([(topic, counts[topic]) for topic in sorted(members[0].topics)])
+    every, _ = _numbered(topics)
+    kept = [list(_places(member.partitions, topics)) for member in members]
+    free = set(range(len(every))).difference(*kept)
+    if len(free) + sum(map(len, kept)) != len(every):
+        _share_out(kept)
+    unchanged = [len(places) == len(member.partitions) for member, places in zip(members, kept, strict=True)]
     share, rest = divmod(len(every), len(members))
     quotas = [share] * len(members)
     # The larger shares go to those who have most already: so the fewest partitions move.
     for index in sorted(range(len(members)), key=lambda index: -len(kept[index]))[:rest]:
         quotas[index] += 1
-    unassigned = list(free.values())
-    for places, quota in zip(kept, quotas, strict=True):
+    unassigned = list(free)
+    for index, (places, quota) in enumerate(zip(kept, quotas, strict=True)):
         if len(places) > quota:
             places.sort()
             unassigned.extend(places[quota:])
             del places[quota:]
+            unchanged[index] = False
     unassigned.sort(reverse=True)
-    for places, quota in zip(kept, quotas, strict=True):
-        while len(places) < quota:
-            places.append(unassigned.pop())
+    for index, (places, quota) in enumerate(zip(kept, quotas, strict=True)):
+        if len(places) < quota:
+            missing = quota - len(places)
+            places += unassigned[: -missing - 1 : -1]
+            del unassigned[-missing:]
+            unchanged[index] = False
     return {
-        member.member_id: frozenset([every[place] for place in places])
-        for member, places in zip(members, kept, strict=True)
+        member.member_id: member.partitions if same else frozenset([every[place] for place in places])
+        for member, places, same in zip(members, kept, unchanged, strict=True)
     }
 
 
@@ -60,11 +68,19 @@ def _numbered(topics: tuple[tuple[TopicKey, int], ...]) -> tuple[list[Partition]
     return every, {partition: place for place, partition in enumerate(every)}
 
 
-def _take(partitions: Iterable[Partition], free: dict[Partition, int]) -> list[int]:
-    """The places of those partitions that are to be had, which then are free no longer."""
-    take = free.pop
-    places = [take(partition, _NOBODY) for partition in partitions]
-    return [place for place in places if place != _NOBODY] if _NOBODY in places else places
+@functools.lru_cache(maxsize=10_000)
+def _places(partitions: Partitions, topics: tuple[tuple[TopicKey, int], ...]) -> list[int]:
+    """The places of those partitions that there are. Most members keep what they have: it is asked again and again."""
+    _, places_of = _numbered(topics)
+    return [places_of[partition] for partition in partitions if partition in places_of]
+
+
+def _share_out(kept: list[list[int]]) -> None:
+    """Lets only the first of several members keep a place."""
+    taken: set[int] = set()
+    for places in kept:
+        places[:] = [place for place in places if place not in taken]
+        taken.update(places)
 
 
 class _Levelling:

@@ -55,6 +55,7 @@ def write_target(decision: Decision, assignor: str, topics: TopicDirectory) -> N
             )
         )
     for member_id, partitions in ASSIGNORS[assignor](subscribers, counts).items():
-        if member_id not in group.targets or partitions != group.targets[member_id]:
+        before = group.targets.get(member_id)
+        if partitions is not before and partitions != before:
             decision.set_target(member_id, partitions)
     decision.set_target_epoch(group.epoch)

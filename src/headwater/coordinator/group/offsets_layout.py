@@ -27,8 +27,8 @@ _TOPIC_ID: Final = b"\1\0\x10"
 _as_uuid: Final = lru_cache(_CACHED_KEYS)(lambda content: UUID(bytes=content))
 
 
-class OffsetKeys(Struct[T]):
-    """Keys of offsets: the same few come again and again."""
+class CachedKeys(Struct[T]):
+    """Keys of offsets and members: the same few come again and again."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

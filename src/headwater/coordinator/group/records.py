@@ -4,11 +4,12 @@ Values are written in the newest version that Apache 4.1 writes itself; every ol
 here (share and streams groups) are passed over when a log is loaded.
 """
 
+import struct
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from headwater.coordinator.group.offsets_layout import OffsetKeys, OffsetValues
+from headwater.coordinator.group.offsets_layout import CachedKeys, OffsetValues
 from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.schema import (
     BYTES,
@@ -20,10 +21,12 @@ from headwater.coordinator.schema import (
     STRING,
     CorruptRecordError,
     Field,
+    Kind,
     Reader,
     Struct,
     array,
     nullable,
+    varint,
 )
 
 
@@ -198,8 +201,17 @@ _CLASSIC_METADATA: Final = Struct(
     flexible_since=0,
 )
 _PARTITIONS: Final = Struct(TopicPartitions, Field("topic_id", ID), Field("partitions", array(INT32)), flexible_since=0)
-_GROUP_KEY: Final = Struct(GroupKey, Field("group", STRING))
-_MEMBER_KEY: Final = Struct(MemberKey, Field("group", STRING), Field("member_id", STRING))
+
+
+def _write_partitions(row: TopicPartitions, version: int, flexible: bool) -> bytes:
+    """As `_PARTITIONS` would, by the shortest way: a rebalance writes hundreds."""
+    numbers = row.partitions
+    return row.topic_id.bytes + varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers) + b"\0"
+
+
+_PARTITION_ROWS: Final = array(Kind(_PARTITIONS.kind.read, _write_partitions))
+_GROUP_KEY: Final[Struct[Any]] = CachedKeys(GroupKey, Field("group", STRING))
+_MEMBER_KEY: Final[Struct[Any]] = CachedKeys(MemberKey, Field("group", STRING), Field("member_id", STRING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +235,7 @@ class RecordType:
 
 OFFSET: Final = RecordType(
     1,
-    OffsetKeys(OffsetKey, Field("group", STRING), Field("topic", STRING), Field("partition", INT32)),
+    CachedKeys(OffsetKey, Field("group", STRING), Field("topic", STRING), Field("partition", INT32)),
     OffsetValues(
         OffsetValue,
         Field("offset", INT64),
@@ -280,7 +292,7 @@ TARGET_EPOCH: Final = RecordType(6, _GROUP_KEY, Struct(TargetEpochValue, Field("
 TARGET_MEMBER: Final = RecordType(
     7,
     _MEMBER_KEY,
-    Struct(TargetMemberValue, Field("partitions", array(_PARTITIONS.kind)), flexible_since=0),
+    Struct(TargetMemberValue, Field("partitions", _PARTITION_ROWS), flexible_since=0),
 )
 CURRENT_MEMBER: Final = RecordType(
     8,
@@ -290,8 +302,8 @@ CURRENT_MEMBER: Final = RecordType(
         Field("epoch", INT32),
         Field("previous_epoch", INT32),
         Field("state", INT8),
-        Field("assigned", array(_PARTITIONS.kind)),
-        Field("pending_revocation", array(_PARTITIONS.kind)),
+        Field("assigned", _PARTITION_ROWS),
+        Field("pending_revocation", _PARTITION_ROWS),
         flexible_since=0,
     ),
 )
