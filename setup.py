@@ -7,6 +7,9 @@ from setuptools import Extension, setup
 # Each of these runs uncompiled too; the tests import both forms.
 COMPILED = (
     "headwater.client.partitioner",
+    "headwater.log.cleaning.key_hash",
+    "headwater.log.cleaning.offset_map",
+    "headwater.log.cleaning.raw_records",
     "headwater.protocol.batches",
     "headwater.protocol.fetch_lane",
     "headwater.protocol.headers",

@@ -4,6 +4,8 @@ A change is durable when `append` returns. The journal is read at the start and 
 the image needs. A torn last line is what a crash leaves and is dropped; any other damage stops the start.
 """
 
+import contextlib
+import errno
 import os
 import threading
 from collections.abc import Sequence
@@ -25,12 +27,13 @@ class EmbeddedStore:
     """The port to the embedded broker's metadata. `append` may be called from several threads."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """The journal is in one of `folders`, or will be in the first."""
+        """The journal is in one of `folders`, or will be in the first: then it is `new`."""
         found = [folder / FILE_NAME for folder in folders if (folder / FILE_NAME).exists()]
         if len(found) > 1:
             raise DamagedJournalError(
                 f"there are two metadata journals, {found[0]} and {found[1]}: move the wrong one away"
             )
+        self.new = not found
         self.path = found[0] if found else folders[0] / FILE_NAME
         self._file: int | None = None
         self.image = ClusterImage()
@@ -49,7 +52,11 @@ class EmbeddedStore:
         return self.image
 
     def append(self, *changes: Change) -> None:
-        """Makes `changes` durable, all or (after a crash) a leading part of them, then applies them to the image."""
+        """Makes `changes` durable, all or (after a crash) a leading part of them, then applies them to the image.
+
+        OSError when they cannot be written: nothing has changed then. After any but a full disk it is not to be used
+        again: only a start finds out what the device has kept.
+        """
         data = "".join(to_line(change) + "\n" for change in changes).encode()
         with self._lock:
             self._write(data)
@@ -63,11 +70,16 @@ class EmbeddedStore:
         try:
             written = os.write(self._file, data)
             if written < len(data):
-                raise OSError(28, "the disk took only part of a metadata change")
-            os.fsync(self._file)
+                raise OSError(errno.ENOSPC, "the disk took only part of a metadata change")
         except OSError:
             os.ftruncate(self._file, start)
             raise
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, start)
+            raise OSError(errno.EIO, f"a metadata change could not be synced: {error.strerror}") from error
 
     def rewrite_if_long(self) -> None:
         """Replaces a long journal by the changes that lead to the same image. Call when deletions are complete."""

@@ -85,6 +85,7 @@ class BrokerAttributes:
     replica_socket_timeout_ms: int
     replica_socket_receive_buffer_bytes: int
     replica_selector_class: str | None
+    replica_alter_log_dirs_io_max_bytes_per_second: int
 
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int

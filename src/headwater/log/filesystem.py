@@ -44,6 +44,10 @@ class FileSystem:
         """When the file at `path` was last written, in milliseconds since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let the file at `path` count as last written then."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def sync(self, descriptor: int) -> None:
         """Return when the content of the file, and its length, are on the device."""
         os.fdatasync(descriptor)

@@ -69,6 +69,12 @@ class _IndexFile:
         finally:
             self.fs.close(descriptor)
 
+    def move_to(self, path: str) -> None:
+        """The file lies elsewhere from now on, and what it holds is not relied on."""
+        self.path = path
+        self.written = 0
+        self._stale_tail = True
+
     def _mark_cut(self) -> None:
         self.written = min(self.written, len(self))
         self._stale_tail = True

@@ -7,6 +7,7 @@ is published, so an epoch can only be lost together with the batches that would 
 from bisect import bisect_right
 
 from headwater.log.checkpoints import read_leader_epochs, write_leader_epochs
+from headwater.log.disk_errors import NO_ROOM
 from headwater.log.filesystem import FileSystem
 
 UNDEFINED_EPOCH = -1
@@ -42,8 +43,14 @@ class LeaderEpochs:
             return
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start_offset} cannot be: neither may be negative")
+        before = list(self._epochs), list(self._starts), self.latest
         self._insert(epoch, start_offset)
-        self._write()
+        try:
+            self._write()
+        except OSError:
+            # Nobody would write it again: the next batch of this epoch finds it in memory.
+            self._epochs, self._starts, self.latest = before
+            raise
 
     def _insert(self, epoch: int, start_offset: int) -> None:
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
@@ -70,7 +77,12 @@ class LeaderEpochs:
             return
         del self._epochs[: gone - 1], self._starts[: gone - 1]
         self._starts[0] = start_offset
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            # What goes here makes room on a full disk. The file says more than it must, and a start cuts it again.
+            if error.errno not in NO_ROOM:
+                raise
 
     def clear(self) -> None:
         """Forget everything."""

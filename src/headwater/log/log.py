@@ -4,33 +4,34 @@ Assigns offsets, refuses what a producer's history does not allow, rolls segment
 time and leader epoch. Knows nothing of replicas: how far a reader may read is told by the caller.
 
 Threads: one thread (the event loop's) appends, reads, rolls, truncates and looks up. `flush` and
-`remove_deleted_files` may run in another thread at the same time; so may `offset_for_timestamp` and
-`aborted_transactions`, which only read. `truncate_to`, `truncate_fully_and_start_at` and `close` wait for a
-running flush.
+`remove_deleted_files` may run in another thread at the same time; so may `learn_times`, `offset_for_timestamp` and
+`aborted_transactions`, which only read, and the cleaner, which reads sealed segments and makes files of its own.
+`truncate_to`, `truncate_fully_and_start_at` and `close` wait for a running flush.
 """
 
-import posixpath
-import secrets
 import threading
 from bisect import bisect_right
 from uuid import UUID
 
 from headwater.config import TopicConfig
 from headwater.log.filesystem import FileSystem
+from headwater.log.folder_changes import FolderChanges
 from headwater.log.folder_names import doomed_folder
 from headwater.log.leader_epochs import LeaderEpochs
 from headwater.log.log_types import EMPTY_SLICE, ActiveProducer, AppendInfo, LogSlice
+from headwater.log.moving.relocation import Relocation
 from headwater.log.open_files import OpenFiles
 from headwater.log.producer_snapshots import ProducerSnapshots
 from headwater.log.producer_state import NO_OFFSET, Markers, ProducerStates, RememberedBatch, read_markers
-from headwater.log.recovery import LoadedLog, load_log, replay_producers
+from headwater.log.recovery import HOLES_ANYWHERE, LoadedLog, load_log, replay_producers
+from headwater.log.rolling import Rolling, new_jitter_ms
 from headwater.log.segment import LARGEST_RELATIVE_OFFSET, Segment, TimestampOffset
 from headwater.log.segment_row import SegmentRow
+from headwater.log.segment_swap import CleaningAbortedError, SegmentSwap
+from headwater.log.syncing import Syncing
 from headwater.log.txn_index import AbortedTxn
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import BatchHeader, patch_append_time, patch_offsets
-
-DELETED_SUFFIX = ".deleted"
 
 
 class UnexpectedOffsetError(ValueError):
@@ -41,27 +42,31 @@ class Log:
     """The log of one partition; made by `Log.open`.
 
     `log_start_offset` and `log_end_offset` bound what can be read; everything before `recovery_point` is on
-    the device.
+    the device; what is before `cleaned_until` was compacted. Who holds `flush_gate` keeps the recovery point in place.
     """
 
     __slots__ = (
+        "_changes",
         "_closed",
         "_config",
-        "_deleted_files",
-        "_files",
         "_flush_lock",
         "_flush_messages",
-        "_folder_changed",
         "_index_limit",
-        "_is_new",
+        "_opened_clean",
+        "_opened_end_offset",
         "_producers",
+        "_rolling",
         "_row",
         "_segment_bytes",
         "_segment_ms",
         "_snapshots",
-        "_unsynced_indexes",
-        "_unsynced_snapshots",
+        "_swap",
+        "_syncing",
         "_uses_append_time",
+        "cleaned_until",
+        "cuts",
+        "files",
+        "flush_gate",
         "fs",
         "leader_epochs",
         "log_end_offset",
@@ -74,29 +79,46 @@ class Log:
     )
 
     def __init__(
-        self, files: OpenFiles, loaded: LoadedLog, *, config: TopicConfig, producer_id_expiration_ms: int
+        self,
+        files: OpenFiles,
+        loaded: LoadedLog,
+        *,
+        config: TopicConfig,
+        cleaned_until: int = 0,
+        producer_id_expiration_ms: int,
     ) -> None:
         self.fs: FileSystem = files.fs
-        self._files = files
+        self.files = files
         self.topic_partition = loaded.topic_partition
         self.path = loaded.path
         self.topic_id: UUID | None = loaded.topic_id
         self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
+        self.log_end_offset = self._opened_end_offset = loaded.log_end_offset
+        self._opened_clean = loaded.was_clean
         self.recovery_point = loaded.recovery_point
+        self.cleaned_until = cleaned_until
+        self.cuts = 0
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
         self._producers: ProducerStates = loaded.producers
         self._snapshots: ProducerSnapshots = loaded.snapshots
         self._row = SegmentRow(loaded.segments)
-        self._deleted_files: list[str] = []
         self._flush_lock = threading.Lock()
-        self._is_new = self._folder_changed = loaded.is_new
-        self._unsynced_snapshots: list[int] = []
-        self._unsynced_indexes: list[Segment] = []
+        self.flush_gate = threading.Lock()
+        self._changes = FolderChanges(self.fs, loaded.snapshots, is_new=loaded.is_new)
+        self._swap: SegmentSwap | None = None
+        self._rolling = Rolling(
+            files,
+            loaded.path,
+            row=self._row,
+            producers=loaded.producers,
+            snapshots=loaded.snapshots,
+            changes=self._changes,
+        )
+        self._syncing = Syncing(self.fs, self._row, self.leader_epochs, self._changes)
         self._closed = False
         self.config = config
-        self._row.active.jitter_ms = self._new_jitter_ms()
+        self._row.active.jitter_ms = new_jitter_ms(config)
 
     @classmethod
     def open(
@@ -109,6 +131,7 @@ class Log:
         clean: bool = True,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_until: int = 0,
         now_ms: int,
         producer_id_expiration_ms: int = 86_400_000,
         files: OpenFiles | None = None,
@@ -126,12 +149,22 @@ class Log:
             index_interval_bytes=config.index_interval_bytes,
             topic_id=topic_id,
             clean=clean,
+            holes_until=HOLES_ANYWHERE if config.compacts else cleaned_until,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             now_ms=now_ms,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
-        return cls(files, loaded, config=config, producer_id_expiration_ms=producer_id_expiration_ms)
+        if cleaned_until > loaded.log_end_offset:
+            # It lost its end and may get other records there: all of it is cleaned anew.
+            cleaned_until = 0
+        return cls(
+            files,
+            loaded,
+            config=config,
+            cleaned_until=cleaned_until,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
 
     @property
     def config(self) -> TopicConfig:
@@ -144,7 +177,10 @@ class Log:
         # The hot path reads plain attributes.
         self._uses_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
+        # A record must become cleanable within max.compaction.lag.ms, and the active segment is never cleaned.
+        self._segment_ms = min(
+            config.segment_ms, config.max_compaction_lag_ms if config.compacts else config.segment_ms
+        )
         self._flush_messages = config.flush_messages
         self._index_limit = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
 
@@ -152,6 +188,11 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first; the last is the active one."""
         return tuple(self._row.segments)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed or deleted: nothing in its folder is its own any more."""
+        return self._closed
 
     @property
     def size_bytes(self) -> int:
@@ -236,7 +277,8 @@ class Log:
         segment = self._row.active
         first_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
         rolled = (
-            segment.size + end - start > self._segment_bytes
+            self._rolling.half_done is not None
+            or segment.size + end - start > self._segment_bytes
             or (
                 segment.size > 0
                 and segment.ms_since_first_batch(largest_timestamp_ms, now_ms) > self._segment_ms - segment.jitter_ms
@@ -267,15 +309,10 @@ class Log:
 
     def _duplicate_info(self, original: RememberedBatch) -> AppendInfo:
         append_time_ms = original.timestamp_ms if self._uses_append_time else -1
-        return AppendInfo(
-            original.first_offset,
-            original.last_offset,
-            append_time_ms,
-            self.log_start_offset,
-            True,
-            False,
-            False,
-        )
+        first_offset, last_offset = original.first_offset, original.last_offset
+        # Who repeats a batch may have lost the answer that was waiting for the flush.
+        flush_needed = last_offset + 1 - self.recovery_point >= self._flush_messages
+        return AppendInfo(first_offset, last_offset, append_time_ms, self.log_start_offset, True, flush_needed, False)
 
     def _record_with_markers(self, headers: list[BatchHeader], markers: Markers) -> None:
         for header, marker in zip(headers, markers, strict=True):
@@ -307,26 +344,7 @@ class Log:
         old = self._row.active
         if old.size == 0 and old.base_offset == base_offset:
             return
-        old.seal()
-        self._snapshots.take(list(self._producers.entries.values()), base_offset)
-        self._unsynced_snapshots.append(base_offset)
-        self._unsynced_indexes.append(old)
-        self._row.add(self._new_segment(base_offset, now_ms))
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        self._folder_changed = True
-        return Segment.create(
-            self._files,
-            self.path,
-            base_offset,
-            now_ms=now_ms,
-            interval_bytes=self._config.index_interval_bytes,
-            jitter_ms=self._new_jitter_ms(),
-        )
-
-    def _new_jitter_ms(self) -> int:
-        bound_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
-        return secrets.randbelow(bound_ms) if bound_ms > 0 else 0
+        self._rolling.roll(base_offset, now_ms, self._config)
 
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True) -> LogSlice:
         """The bytes from the batch with `offset` on, at most `max_bytes` and never beyond `up_to_offset`.
@@ -357,6 +375,10 @@ class Log:
         """The aborted transactions that wrote to the offsets [fetch, upper)."""
         return self._row.aborted_transactions(fetch_offset, upper_offset)
 
+    def last_data_offsets(self) -> dict[int, tuple[int, int]]:
+        """For each producer id the last offset that it wrote, -1 when only a marker is known, and its epoch."""
+        return self._producers.last_data_offsets()
+
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction begins, or the log's end; replication is not considered."""
@@ -372,13 +394,18 @@ class Log:
         found = self._row.find_timestamp(timestamp_ms, self.log_start_offset)
         return found if found is not None and found.offset < up_to_offset else None
 
+    @property
+    def knows_times(self) -> bool:
+        """Whether a look-up by time is quick: the first one after a start reads a little of every segment."""
+        return self._row.knows_times
+
+    def learn_times(self) -> None:
+        """Read what look-ups by time need. May run in a thread."""
+        self._row.learn_times()
+
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log."""
         return self._row.find_max_timestamp(self.log_start_offset)
-
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader epoch begins at an offset."""
-        self.leader_epochs.assign(epoch, start_offset)
 
     @property
     def latest_epoch(self) -> int:
@@ -391,17 +418,7 @@ class Log:
 
     def active_producers(self) -> list[ActiveProducer]:
         """The producers that this partition remembers."""
-        return [
-            ActiveProducer(
-                entry.producer_id,
-                entry.epoch,
-                entry.last_sequence,
-                entry.last_timestamp_ms,
-                entry.coordinator_epoch,
-                entry.txn_first_offset,
-            )
-            for entry in self._producers.entries.values()
-        ]
+        return self._producers.active()
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
         """Whether a producer, in this epoch if one is given, has a transaction open here."""
@@ -432,11 +449,18 @@ class Log:
         if offset < self._row.bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
+        self._note_cut()
+        self._rolling.undo()
         with self._flush_lock:
             self.recovery_point = min(self.recovery_point, offset)
+            self.cleaned_until = min(self.cleaned_until, offset)
             beyond = len(self._row.bases) - bisect_right(self._row.bases, offset)
-            self._remove(self._row.drop_from_end(beyond))
+            self._changes.drop(self._row.drop_from_end(beyond))
+            # New records may end just where an old one began: what is cut must not come back with the power, and the
+            # dropped segments not behind a shorter one.
+            self.fs.sync_dir(self.path)
             self._row.active.truncate_to(offset, now_ms)
+            self._row.active.flush()
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self.leader_epochs.truncate_from_end(offset)
@@ -444,9 +468,16 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
+        self._note_cut()
+        self._rolling.undo()
         with self._flush_lock:
             self.recovery_point = min(self.recovery_point, offset)
-            self._remove_all(offset, now_ms)
+            self.cleaned_until = min(self.cleaned_until, offset)
+            # The files of a segment with the same base offset have to go before those of the new one can be made.
+            self._changes.drop(self._row.segments[::-1])
+            new = self._rolling.new_segment(offset, now_ms, self._config)
+            self._row.drop_from_end(len(self._row.segments), then=new)
+            self.fs.sync_dir(self.path)
             self.leader_epochs.clear()
             self._producers.clear()
             for snapshot in list(self._snapshots.offsets):
@@ -456,8 +487,7 @@ class Log:
     def delete_records_before(self, offset: int) -> int:
         """Move the log's start to `offset` (-1: to the end) and drop the segments before it.
 
-        The files wait under another name for `remove_deleted_files`. ApiError OFFSET_OUT_OF_RANGE beyond the
-        end.
+        The files wait under another name for `remove_deleted_files`. ApiError OFFSET_OUT_OF_RANGE beyond the end.
         """
         if offset == -1:
             offset = self.log_end_offset
@@ -470,29 +500,43 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
-            self._remove(self._row.drop_from_start(bisect_right(self._row.bases, offset) - 1))
+        whole = bisect_right(self._row.bases, self.log_start_offset) - 1
+        if whole > 0:
+            self._note_cut()
+            self._changes.drop(self._row.drop_from_start(whole))
         return self.log_start_offset
 
-    def _remove_all(self, offset: int, now_ms: int) -> None:
-        old = self._row.segments
-        # The files of a segment with the same base offset have to go before those of the new one can be made.
-        for segment in reversed(old):
-            self._deleted_files += segment.rename_files(DELETED_SUFFIX)
-        self._row.drop_from_end(len(old), then=self._new_segment(offset, now_ms))
+    def swap(self, old: list[Segment], new: Segment) -> SegmentSwap:
+        """The replacement of sealed segments by a cleaned one, to be taken through its steps."""
+        if self._closed:
+            raise CleaningAbortedError(f"{self.topic_partition} is closed")
+        self._swap = SegmentSwap(self._row, self._changes, old, new)
+        return self._swap
 
-    def _remove(self, segments: list[Segment]) -> None:
-        # In an order that leaves a shorter log, never one with a hole, when a crash comes in between.
-        for segment in segments:
-            self._deleted_files += segment.rename_files(DELETED_SUFFIX)
-            self._snapshots.remove(segment.base_offset)
-        self._folder_changed = True
+    def relocation(self) -> Relocation:
+        """What knows where the log lies, for whoever moves it to another folder."""
+        return Relocation(self._row, self._rolling, self._snapshots, self.leader_epochs, self._changes)
+
+    def _note_cut(self) -> None:
+        """Segments are about to be dropped or cut: what a cleaner found out about them holds no longer."""
+        self.cuts += 1
+        if self._swap is not None:
+            self._swap.cancel()
+            self._swap = None
 
     def remove_deleted_files(self) -> int:
         """Unlink the files of dropped segments; how many there were. May run in a thread."""
-        files, self._deleted_files = self._deleted_files, []
-        for path in files:
+        return self.remove_files(self.take_deleted_files())
+
+    def remove_files(self, paths: list[str]) -> int:
+        """Unlink files that `take_deleted_files` gave out; how many there were. May run in a thread."""
+        for path in paths:
             self.fs.remove(path)
-        return len(files)
+        return len(paths)
+
+    def take_deleted_files(self) -> list[str]:
+        """The files of segments dropped since the last call, for whoever unlinks them when their time has come."""
+        return self._changes.take_deleted_files()
 
     def _reload_producers(self, now_ms: int) -> None:
         self._snapshots.keep_within(self.log_start_offset, self.log_end_offset)
@@ -509,49 +553,21 @@ class Log:
     def flush(self, up_to: int | None = None) -> None:
         """Bring the log to the device up to an offset, by default its end, and move the recovery point there.
 
-        May run in a thread while the loop appends; what is appended meanwhile is left for the next flush. On
-        an error the recovery point stays where it is.
+        May run in a thread while the loop appends; what is appended meanwhile is left for the next flush. After
+        an error the recovery point stays where it is until a restart. Waits for whoever holds `flush_gate`.
         """
-        with self._flush_lock:
+        with self.flush_gate, self._flush_lock:
             end_offset = self.log_end_offset
             target = end_offset if up_to is None else min(up_to, end_offset)
-            if target <= self.recovery_point or self._closed:
+            if target <= self.recovery_point or (self._closed and self._syncing.failure is None):
                 return
-            for segment in self._row.between(self.recovery_point, target):
-                self._sync_segment(segment)
-            self.leader_epochs.sync()
-            self._sync_rolled()
-            self._sync_names()
+            self._syncing.sync(self.path, self.recovery_point, target)
             self.recovery_point = target
 
-    def _sync_segment(self, segment: Segment) -> None:
-        try:
-            segment.flush()
-        except FileNotFoundError:
-            if segment in self._row.segments:
-                raise
-
-    def _sync_rolled(self) -> None:
-        # A segment below the recovery point is trusted at the next start, its indexes and snapshot included.
-        while self._unsynced_indexes:
-            self._unsynced_indexes[0].sync_indexes()
-            del self._unsynced_indexes[0]
-        while self._unsynced_snapshots:
-            self.fs.sync_file(self._snapshots.path(self._unsynced_snapshots[0]))
-            del self._unsynced_snapshots[0]
-
-    def _sync_names(self) -> None:
-        if self._folder_changed:
-            # Cleared first: a segment made meanwhile sets it again.
-            self._folder_changed = False
-            try:
-                self.fs.sync_dir(self.path)
-            except OSError:
-                self._folder_changed = True
-                raise
-        if self._is_new:
-            self.fs.sync_dir(posixpath.dirname(self.path))
-            self._is_new = False
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether names of files may be lost with the power."""
+        return self._changes.has_unsynced_names
 
     def close(self) -> None:
         """Flush, write a snapshot of the producers, complete the index files and let go of all files."""
@@ -561,11 +577,17 @@ class Log:
                 self._snapshots.take(list(self._producers.entries.values()), self.log_end_offset)
             for segment in self._row.segments:
                 segment.close()
+            if self._opened_clean and not self.cuts and self.log_end_offset == self._opened_end_offset:
+                # Idle, as most of thousands of partitions are: at most it is new.
+                self._changes.sync(self.path)
+            else:
+                self._syncing.sync_for_clean_stop(self.path, self._snapshots.path(self.log_end_offset))
             self._closed = True
         self.remove_deleted_files()
 
-    def abandon(self) -> None:
-        """Let go of all files as they are, as a crash would: for a log dir that failed, and for tests."""
+    def abandon(self, failure: OSError | None = None) -> None:
+        """Let go of all files as they are, as a crash would; a flush from here on raises the `failure` of the dir."""
+        self._syncing.failure = self._syncing.failure or failure
         self._closed = True
         for segment in self._row.segments:
             segment.abandon()
@@ -576,6 +598,7 @@ class Log:
         Slices that are being sent stay readable.
         """
         new_path = f"{self.path.rpartition('/')[0]}/{doomed_folder(self.topic_partition)}"
+        self._note_cut()
         with self._flush_lock:
             self.abandon()
             self.fs.rename(self.path, new_path)

@@ -1,109 +1,84 @@
-"""The log dirs of a broker: who owns them, which partitions lie in them, and where everything left off.
+"""The log dirs of a broker: which partitions lie in them, where everything left off, and which of them still work.
 
-Locks the dirs, checks that they are this broker's, opens all partitions at start and closes them at the end,
-places new ones in the dir with the fewest, writes the checkpoints. Folders that are no partitions are left
-alone.
+Takes the dirs, opens all partitions at start and closes them at the end, places new ones in the dir with the fewest,
+writes the checkpoints. Folders that are no partitions are left alone. A dir that fails is let go of with its logs, and
+nothing in it is touched again; whoever serves them is told by `on_failure`.
 
-Threads: `load`, `close`, `checkpoint`, `purge_deleted` are slow and may run in a thread, one at a time.
+Threads: `load`, `close`, `checkpoint`, `purge_deleted` are slow and may run in a thread, one at a time. A dir may fail
+in any thread.
 """
 
+import contextlib
+import errno
 import logging
+import posixpath
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from headwater.config import TopicConfig
 from headwater.log.checkpoints import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
-    META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     CheckpointError,
-    MetaProperties,
-    read_meta_properties,
-    read_offsets,
-    uuid_to_text,
-    write_clean_shutdown,
-    write_meta_properties,
+    read_topic_id,
     write_offsets,
 )
+from headwater.log.dir_loading import Counter, DirLoader
+from headwater.log.disk_errors import is_passing, reason
 from headwater.log.filesystem import FileSystem
-from headwater.log.folder_names import METADATA_TOPIC, is_doomed_folder, partition_of_folder
+from headwater.log.folder_names import (
+    METADATA_TOPIC,
+    doomed_folder,
+    is_doomed_folder,
+    partition_of_folder,
+    partition_of_future,
+)
 from headwater.log.log import Log
+from headwater.log.log_dir import (
+    LOCK_FILE,
+    LogDir,
+    LogDirError,
+    LogDirLockedError,
+    agreed_cluster_id,
+    check_any_works,
+)
+from headwater.log.moving.interrupted_moves import settle_moves
 from headwater.log.open_files import OpenFiles
 from headwater.types import TopicPartition
 
+__all__ = ["LOCK_FILE", "LogDir", "LogDirError", "LogDirLockedError", "LogDirs"]
+
 _log = logging.getLogger(__name__)
 
-LOCK_FILE = ".lock"
-_PROGRESS_EVERY = 100
-
-
-class LogDirError(Exception):
-    """A log dir that this broker may not or cannot use."""
-
-
-class LogDirLockedError(LogDirError):
-    """Another running broker has the dir."""
-
-
-class LogDir:
-    """One log dir, locked for this process."""
-
-    def __init__(self, fs: FileSystem, path: str, properties: MetaProperties, lock: int) -> None:
-        self.fs = fs
-        self.path = path
-        self.properties = properties
-        self.was_clean = True
-        self.partitions = 0
-        self._lock: int | None = lock
-
-    @property
-    def directory_id(self) -> str:
-        """The id of this dir, Kafka's 22 characters."""
-        return self.properties.directory_id
-
-    def file(self, name: str) -> str:
-        """Path of a file in this dir."""
-        return f"{self.path}/{name}"
-
-    def take_clean_shutdown(self) -> bool:
-        """Whether the last stop was clean; asked once, as the mark goes with it."""
-        self.was_clean = self.fs.exists(self.file(CLEAN_SHUTDOWN))
-        self.fs.remove(self.file(CLEAN_SHUTDOWN))
-        return self.was_clean
-
-    def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint of this dir; an unreadable one counts as empty and costs time, not data."""
-        try:
-            return read_offsets(self.fs, self.file(name))
-        except CheckpointError as error:
-            _log.warning("%s; starting without it", error)
-            return {}
-
-    def unlock(self) -> None:
-        """Let other processes use the dir."""
-        if self._lock is not None:
-            self.fs.close(self._lock)
-            self._lock = None
+_MOST_PREFERRED = 10_000
 
 
 class LogDirs:
-    """All log dirs of a broker and the logs in them; made by `LogDirs.open`."""
+    """All log dirs of a broker and the logs in those that work; made by `LogDirs.open`."""
 
-    def __init__(self, files: OpenFiles, dirs: list[LogDir]) -> None:
+    def __init__(self, files: OpenFiles, dirs: list[LogDir], cluster_id: str) -> None:
         self.fs: FileSystem = files.fs
         self.files = files
         self.dirs = dirs
+        self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
+        self.on_failure: Callable[[LogDir], object] = lambda log_dir: None
+        """Called once when a dir has failed after the start, in whatever thread noticed it."""
+        self.arriving: dict[TopicPartition, LogDir] = {}
+        """Where partitions are being moved to: that dir's checkpoints tell of them as well."""
+        self.interrupted_moves: list[tuple[TopicPartition, LogDir, str]] = []
+        """What the start found: a partition, the dir it was on its way to, and the folder of its copy."""
+        self._preferred: dict[TopicPartition, LogDir] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._doomed: dict[str, int] = {}
         """Folders that are to go, and from when on; more may come from another thread while some are removed."""
         self._fully_loaded = False
         self._checkpoint_lock = threading.Lock()
+        self._failing_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -117,29 +92,29 @@ class LogDirs:
     ) -> "LogDirs":
         """Lock the dirs and check that they are this node's; new ones are made and marked as its own.
 
-        Without `cluster_id` the dirs say which cluster they are of, or a new id is made when all are new.
-        LogDirLockedError, LogDirError when a dir cannot be used.
+        Without `cluster_id` the dirs say which cluster they are of, or a new id is made when all are new. A dir that
+        the system does not let us use is offline from the start. LogDirLockedError, LogDirError when one is somebody
+        else's, or none can be used.
         """
         dirs: list[LogDir] = []
-        locks: list[int] = []
         try:
-            found = []
             for path in map(fs.absolute, paths):
-                locks.append(_lock_dir(fs, path))
-                found.append((path, _read_properties(fs, path)))
-            cluster_id = cluster_id or _agreed_cluster_id([properties for _, properties in found])
-            for lock, (path, properties) in zip(locks, found, strict=True):
-                dirs.append(LogDir(fs, path, _claim(fs, path, properties, cluster_id, node_id), lock))
+                dirs.append(LogDir.take(fs, path))  # noqa: PERF401 -- they are let go of when a later one fails
+            cluster_id = cluster_id or agreed_cluster_id(dirs)
+            for log_dir in dirs:
+                if log_dir.failed is None:
+                    log_dir.claim(cluster_id, node_id)
+            check_any_works(dirs)
         except BaseException:
-            for lock in locks:
-                fs.close(lock)
+            for log_dir in dirs:
+                log_dir.unlock()
             raise
-        return cls(OpenFiles(fs, open_files_limit), dirs)
+        return cls(OpenFiles(fs, open_files_limit), dirs, cluster_id)
 
     @property
-    def cluster_id(self) -> str:
-        """The cluster that the dirs belong to."""
-        return self.dirs[0].properties.cluster_id
+    def working(self) -> list[LogDir]:
+        """The dirs that have not failed."""
+        return [log_dir for log_dir in self.dirs if log_dir.failed is None]
 
     def load(
         self,
@@ -148,36 +123,59 @@ class LogDirs:
         now_ms: int,
         producer_id_expiration_ms: int = 86_400_000,
         threads_per_dir: int = 1,
+        deleted_ids: Collection[UUID] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Open every partition in the dirs, with recovery where the last stop was not clean.
 
-        `config_for` is asked by topic name; `progress` is told how many of how many are done, from any
-        thread.
+        `config_for` is asked by topic name; folders of topics in `deleted_ids` are what is left of a deletion, and go;
+        `progress` is told how many of how many are done, from any thread. LogDirError when no dir can be used.
         """
-        for log_dir in self.dirs:
-            log_dir.take_clean_shutdown()
-        folders = [(log_dir, self._partition_folders(log_dir)) for log_dir in self.dirs]
-        count = _Counter(sum(len(names) for _, names in folders), progress)
+        folders: list[tuple[LogDir, list[str]]] = []
+        for log_dir in self.working:
+            with log_dir.failing_at_start():
+                log_dir.take_clean_shutdown()
+                folders.append((log_dir, self._partition_folders(log_dir, deleted_ids)))
+        self._doomed.update(dict.fromkeys(settle_moves(self.fs, folders), 0))
+        count = Counter(sum(len(names) for _, names in folders), progress)
         for log_dir, names in folders:
-            loader = _DirLoader(self.files, log_dir, config_for, now_ms, producer_id_expiration_ms, count)
-            if log_dir.was_clean or threads_per_dir <= 1:
-                opened = [loader.open(name) for name in names]
-            else:
-                with ThreadPoolExecutor(threads_per_dir, "log-recovery") as pool:
-                    opened = list(pool.map(loader.open, names))
-            for log in opened:
-                self._register(log, log_dir)
+            with log_dir.failing_at_start():
+                loader = DirLoader(self.files, log_dir, config_for, now_ms, producer_id_expiration_ms, count)
+                for log in loader.open_all(names, threads_per_dir):
+                    self._register(log, log_dir)
         self._fully_loaded = True
+        if not all(log_dir.was_clean for log_dir in self.working):
+            # A log may end before its old recovery point now: what it gets from here on is not on the device yet.
+            for log_dir in self.working:
+                with log_dir.failing_at_start():
+                    self._checkpoint_dir(log_dir, None)
+        for log_dir in self.dirs:
+            if log_dir.failed is not None:
+                self._let_go(log_dir)
+        check_any_works(self.dirs)
 
-    def _partition_folders(self, log_dir: LogDir) -> list[str]:
+    def _partition_folders(self, log_dir: LogDir, deleted_ids: Collection[UUID]) -> list[str]:
         names = []
         for name in self.fs.list_folders(log_dir.path):
+            partition = partition_of_folder(name) or partition_of_future(name)
             if is_doomed_folder(name):
                 self._doomed[log_dir.file(name)] = 0
-            elif (partition := partition_of_folder(name)) and partition.topic != METADATA_TOPIC:
-                names.append(name)
+            elif partition is not None and partition.topic != METADATA_TOPIC:
+                if deleted_ids and self._topic_id_in(log_dir.file(name)) in deleted_ids:
+                    doomed = log_dir.file(doomed_folder(partition))
+                    self.fs.rename(log_dir.file(name), doomed)
+                    self._doomed[doomed] = 0
+                elif partition_of_future(name):
+                    self.interrupted_moves.append((partition, log_dir, log_dir.file(name)))
+                else:
+                    names.append(name)
         return names
+
+    def _topic_id_in(self, folder: str) -> UUID | None:
+        try:
+            return read_topic_id(self.fs, f"{folder}/{PARTITION_METADATA}")
+        except CheckpointError:
+            return None
 
     def _register(self, log: Log, log_dir: LogDir) -> None:
         partition = log.topic_partition
@@ -198,20 +196,36 @@ class LogDirs:
         now_ms: int,
         producer_id_expiration_ms: int = 86_400_000,
     ) -> Log:
-        """Make a partition's log in the dir that holds the fewest; one that is there already is returned."""
+        """Make a partition's log in the working dir that holds the fewest; one that is there already is returned.
+
+        OSError when that dir cannot take it, which has failed then unless the error passes.
+        """
         existing = self.logs.get(partition)
         if existing is not None:
             return existing
-        log_dir = min(self.dirs, key=lambda candidate: candidate.partitions)
-        log = Log.open(
-            self.fs,
-            log_dir.file(str(partition)),
-            config=config,
-            topic_id=topic_id,
-            now_ms=now_ms,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            files=self.files,
-        )
+        log_dir = self._preferred.pop(partition, None)
+        if log_dir is None or log_dir.failed is not None:
+            log_dir = min(self.working, key=lambda candidate: candidate.partitions, default=None)
+        if log_dir is None:
+            raise OSError(errno.EIO, "all log dirs are offline")
+        path = log_dir.file(str(partition))
+        is_new = not self.fs.exists(path)
+        try:
+            log = Log.open(
+                self.fs,
+                path,
+                config=config,
+                topic_id=topic_id,
+                now_ms=now_ms,
+                producer_id_expiration_ms=producer_id_expiration_ms,
+                files=self.files,
+            )
+        except OSError as error:
+            self.notice_in(log_dir, error)
+            if is_new and is_passing(error):
+                with contextlib.suppress(OSError):
+                    self.fs.remove_tree(path)
+            raise
         self._register(log, log_dir)
         return log
 
@@ -219,54 +233,201 @@ class LogDirs:
         """The dir that a partition lies in."""
         return self._dir_of[partition]
 
+    def home_of(self, folder: str) -> LogDir:
+        """The dir that a folder lies in."""
+        return next(log_dir for log_dir in self.dirs if log_dir.path == posixpath.dirname(folder))
+
+    def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Let a partition that is not there yet be made in this dir, if it ever is; the oldest of many such wishes go.
+
+        It is not remembered over a restart, as in Kafka.
+        """
+        self._preferred[partition] = log_dir
+        if len(self._preferred) > _MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+
+    def moved(self, partition: TopicPartition, target: LogDir) -> None:
+        """A partition's log goes on in another dir from now on."""
+        source = self._dir_of.get(partition)
+        if source is not None:
+            source.partitions -= 1
+            target.partitions += 1
+            self._dir_of[partition] = target
+
+    def discard(self, folder: str, partition: TopicPartition, *, remove_from_ms: int = 0) -> bool:
+        """Take a folder that is no longer needed, or was never completed, out of sight, durably; whether that was done.
+
+        It goes with a `purge_deleted` that is not before `remove_from_ms`. One in a failed dir stays.
+        """
+        log_dir = self.home_of(folder)
+        if log_dir.failed is not None:
+            return False
+        doomed = log_dir.file(doomed_folder(partition))
+        try:
+            self.fs.rename(folder, doomed)
+            self.fs.sync_dir(log_dir.path)
+        except OSError as error:
+            _log.error("%s is left to the next start, as it could not be renamed: %s", folder, error)
+            self.notice_in(log_dir, error)
+            return False
+        self._doomed[doomed] = remove_from_ms
+        return True
+
+    def notice(self, log: Log, error: OSError) -> None:
+        """A call for a log's files failed: unless that passes, its dir goes offline.
+
+        A log that was closed or deleted meanwhile tells nothing about its dir.
+        """
+        if not log.is_closed:
+            parent = posixpath.dirname(log.path)
+            for log_dir in self.dirs:
+                if log_dir.path == parent:
+                    self.notice_in(log_dir, error, log.path)
+
+    def notice_in(self, log_dir: LogDir, error: OSError, where: str = "") -> None:
+        """The same for a call that failed in a dir for no log that is served."""
+        if is_passing(error):
+            return
+        with self._failing_lock:
+            if log_dir.failed is not None:
+                return
+            log_dir.failed = reason(error, where)
+        self._let_go(log_dir)
+        self.on_failure(log_dir)
+
+    def _let_go(self, log_dir: LogDir) -> None:
+        """Nothing in a failed dir is touched any more, and nobody gets to hear that it was brought to the device."""
+        for partition, log in list(self.logs.items()):
+            if self._dir_of.get(partition) is log_dir:
+                log.abandon(OSError(errno.EIO, f"the log dir {log_dir.path} is offline"))
+                self.logs.pop(partition, None)
+                self._dir_of.pop(partition, None)
+        log_dir.partitions = 0
+
     def delete(self, partition: TopicPartition, *, remove_from_ms: int = 0) -> None:
-        """Take a partition away at once; its files go with a `purge_deleted` that is not before `remove_from_ms`."""
-        log = self.logs.pop(partition)
-        self._dir_of.pop(partition).partitions -= 1
-        self._doomed[log.delete()] = remove_from_ms
+        """Take a partition away at once; its files go with a `purge_deleted` that is not before `remove_from_ms`.
+
+        What lies in a dir that has failed, or fails now, is left to the next start.
+        """
+        log = self.logs.pop(partition, None)
+        if log is None:
+            return
+        log_dir = self._dir_of.pop(partition)
+        log_dir.partitions -= 1
+        try:
+            self._doomed[log.delete()] = remove_from_ms
+        except FileNotFoundError:
+            _log.warning("%s was gone before it was deleted", log.path)
+        except OSError as error:
+            _log.error("%s is left to the next start, as it could not be deleted: %s", log.path, error)
+            self.notice_in(log_dir, error)
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove the folders of deleted partitions whose time has come, those left from earlier runs too; how many."""
         due = [path for path, remove_from_ms in list(self._doomed.items()) if remove_from_ms <= now_ms]
         for path in due:
-            self.fs.remove_tree(path)
+            log_dir = self.home_of(path)
+            if log_dir.failed is None:
+                try:
+                    self.fs.remove_tree(path)
+                except OSError as error:
+                    _log.error("%s could not be removed: %s", path, error)
+                    self.notice_in(log_dir, error)
+                    if is_passing(error):
+                        continue
             del self._doomed[path]
         return len(due)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write recovery points and log start offsets of every dir, and the high watermarks when given."""
+        """Write recovery points and log start offsets of every dir, and the high watermarks when given.
+
+        OSError when one of the dirs could not take them; the others did.
+        """
         with self._checkpoint_lock:
-            for log_dir in self.dirs:
-                logs = [(tp, log) for tp, log in list(self.logs.items()) if self._dir_of.get(tp) is log_dir]
-                write_offsets(self.fs, log_dir.file(RECOVERY_POINTS), {tp: log.recovery_point for tp, log in logs})
-                # Kafka leaves out what the first segment's name says already.
-                starts = {
-                    tp: log.log_start_offset for tp, log in logs if log.log_start_offset > log.segments[0].base_offset
-                }
-                write_offsets(self.fs, log_dir.file(LOG_START_OFFSETS), starts)
-                if high_watermarks is not None:
-                    known = {tp: high_watermarks[tp] for tp, _ in logs if tp in high_watermarks}
-                    write_offsets(self.fs, log_dir.file(HIGH_WATERMARKS), known)
+            errors = [self._try_checkpoint(log_dir, high_watermarks) for log_dir in self.working]
+        for error in filter(None, errors):
+            raise error
+
+    def checkpoint_dir(self, log_dir: LogDir) -> None:
+        """The same for one dir alone, without high watermarks."""
+        with self._checkpoint_lock:
+            error = self._try_checkpoint(log_dir, None)
+        if error is not None:
+            raise error
+
+    def _try_checkpoint(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int] | None) -> OSError | None:
+        """Why it could not be written, None when it was; the dir fails when it could not for good."""
+        try:
+            self._checkpoint_dir(log_dir, high_watermarks)
+        except OSError as error:
+            if is_passing(error):
+                _log.error("the checkpoints of the log dir %s could not be written: %s", log_dir.path, error)
+            self.notice_in(log_dir, error)
+            return error
+        return None
+
+    def _checkpoint_dir(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
+        logs = [
+            (tp, log) for tp, log in list(self.logs.items()) if log_dir in (self._dir_of.get(tp), self.arriving.get(tp))
+        ]
+        write_offsets(self.fs, log_dir.file(RECOVERY_POINTS), {tp: log.recovery_point for tp, log in logs})
+        # Kafka leaves out what the first segment's name says already.
+        starts = {
+            tp: log.log_start_offset
+            for tp, log in logs
+            if log.log_start_offset > (0 if log.has_unsynced_names else log.segments[0].base_offset)
+        }
+        write_offsets(self.fs, log_dir.file(LOG_START_OFFSETS), starts)
+        if high_watermarks is not None:
+            known = {tp: high_watermarks[tp] for tp, _ in logs if tp in high_watermarks}
+            write_offsets(self.fs, log_dir.file(HIGH_WATERMARKS), known)
+        log_dir.checkpoint_cleaned({tp: log.cleaned_until for tp, log in logs})
+
+    def checkpoint_cleaned(self, partition: TopicPartition) -> None:
+        """Write down how far a partition was cleaned, and the others in its dir with it."""
+        with self._checkpoint_lock:
+            log_dir = self._dir_of.get(partition)
+            if log_dir is not None:
+                logs = list(self.logs.items())
+                cleaned = {tp: log.cleaned_until for tp, log in logs if self._dir_of.get(tp) is log_dir}
+                log_dir.checkpoint_cleaned(cleaned)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The checkpointed high watermarks of all dirs."""
-        return {tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(HIGH_WATERMARKS).items()}
-
-    def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """How far each partition was cleaned, by the checkpoints of all dirs."""
-        return {tp: offset for log_dir in self.dirs for tp, offset in log_dir.offsets(CLEANER_OFFSETS).items()}
+        """The checkpointed high watermarks of all dirs that work."""
+        return {tp: offset for log_dir in self.working for tp, offset in log_dir.offsets(HIGH_WATERMARKS).items()}
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, threads_per_dir: int = 1) -> None:
-        """Close all logs, write the checkpoints and the mark of a clean stop, unlock the dirs."""
+        """Close all logs, write the checkpoints and the mark of a clean stop, unlock the dirs.
+
+        A dir that failed, or with a log that cannot be brought to the device, does not get the mark.
+        """
         try:
             with ThreadPoolExecutor(max(len(self.dirs) * threads_per_dir, 1), "log-closing") as pool:
-                list(pool.map(Log.close, self.logs.values()))
-            self.checkpoint(high_watermarks)
-            if self._fully_loaded:
-                for log_dir in self.dirs:
-                    write_clean_shutdown(self.fs, log_dir.file(CLEAN_SHUTDOWN))
+                # A copy, as a topic may still be in the making.
+                unclean = {log_dir for log_dir in pool.map(self._close_log, list(self.logs.values())) if log_dir}
+            for log_dir in self.working:
+                error = self._try_checkpoint(log_dir, high_watermarks)
+                if error is None and self._fully_loaded and log_dir not in unclean:
+                    self._mark_clean(log_dir)
         finally:
             self.abandon()
+
+    def _close_log(self, log: Log) -> LogDir | None:
+        """Close one log; its dir when that failed."""
+        log_dir = self._dir_of.get(log.topic_partition)
+        try:
+            log.close()
+        except OSError as error:
+            _log.error("%s is checked at the next start, as it could not be closed: %s", log.path, error)
+            log.abandon()
+            return log_dir
+        return None
+
+    def _mark_clean(self, log_dir: LogDir) -> None:
+        try:
+            log_dir.leave_clean_shutdown()
+        except OSError as error:
+            _log.error("the logs in %s are checked at the next start, as its mark failed: %s", log_dir.path, error)
 
     def abandon(self) -> None:
         """Unlock the dirs and let go of all files as they are, as a crash would."""
@@ -274,113 +435,3 @@ class LogDirs:
             log.abandon()
         for log_dir in self.dirs:
             log_dir.unlock()
-
-
-class _DirLoader:
-    """Opens the partitions of one dir with what its checkpoints say; several threads may share it."""
-
-    def __init__(
-        self,
-        files: OpenFiles,
-        log_dir: LogDir,
-        config_for: Callable[[str], TopicConfig],
-        now_ms: int,
-        producer_id_expiration_ms: int,
-        count: "_Counter",
-    ) -> None:
-        self._files = files
-        self._dir = log_dir
-        self._config_for = config_for
-        self._now_ms = now_ms
-        self._expiration_ms = producer_id_expiration_ms
-        self._count = count
-        self._recovery_points = log_dir.offsets(RECOVERY_POINTS)
-        self._start_offsets = log_dir.offsets(LOG_START_OFFSETS)
-
-    def open(self, name: str) -> Log:
-        partition = partition_of_folder(name)
-        if partition is None:
-            raise LogDirError(f"{self._dir.file(name)} is no partition's folder")
-        log = Log.open(
-            self._files.fs,
-            self._dir.file(name),
-            config=self._config_for(partition.topic),
-            clean=self._dir.was_clean,
-            recovery_point=self._recovery_points.get(partition, 0),
-            log_start_offset=self._start_offsets.get(partition, 0),
-            now_ms=self._now_ms,
-            producer_id_expiration_ms=self._expiration_ms,
-            files=self._files,
-        )
-        self._count.step()
-        return log
-
-
-class _Counter:
-    """Tells a callback now and then how far the work is; steps may come from several threads."""
-
-    def __init__(self, total: int, callback: Callable[[int, int], None] | None) -> None:
-        self._total = total
-        self._done = 0
-        self._callback = callback
-        self._lock = threading.Lock()
-
-    def step(self) -> None:
-        with self._lock:
-            self._done += 1
-            done = self._done
-        if self._callback is not None and (done % _PROGRESS_EVERY == 0 or done == self._total):
-            self._callback(done, self._total)
-
-
-def _lock_dir(fs: FileSystem, path: str) -> int:
-    try:
-        fs.make_dirs(path)
-        lock = fs.lock(f"{path}/{LOCK_FILE}")
-    except OSError as error:
-        raise LogDirError(
-            f"the log dir {path} cannot be used: {error.strerror}; check log.dirs and its rights"
-        ) from error
-    if lock is None:
-        raise LogDirLockedError(
-            f"the log dir {path} is in use by another broker: stop that one or give this one another log.dirs"
-        )
-    return lock
-
-
-def _read_properties(fs: FileSystem, path: str) -> MetaProperties | None:
-    try:
-        return read_meta_properties(fs, f"{path}/{META_PROPERTIES}")
-    except CheckpointError as error:
-        raise LogDirError(f"{error}; restore the file or use an empty log dir") from error
-
-
-def _agreed_cluster_id(found: list[MetaProperties | None]) -> str:
-    ids = sorted({properties.cluster_id for properties in found if properties and properties.cluster_id})
-    if len(ids) > 1:
-        raise LogDirError(f"the log dirs are of different clusters: {', '.join(ids)}")
-    return ids[0] if ids else uuid_to_text(uuid4())
-
-
-def _claim(
-    fs: FileSystem, path: str, properties: MetaProperties | None, cluster_id: str, node_id: int
-) -> MetaProperties:
-    if properties is not None:
-        if properties.cluster_id and properties.cluster_id != cluster_id:
-            raise LogDirError(
-                f"the log dir {path} is of the cluster {properties.cluster_id}, not {cluster_id}: use another dir"
-            )
-        if properties.node_id is not None and properties.node_id != node_id:
-            raise LogDirError(
-                f"the log dir {path} is of the node {properties.node_id}, not {node_id}: set node.id or use another dir"
-            )
-        if properties.version == 1 and properties.directory_id and properties.node_id is not None:
-            return properties
-    claimed = MetaProperties(
-        version=1,
-        cluster_id=cluster_id,
-        node_id=node_id,
-        directory_id=(properties.directory_id if properties else "") or uuid_to_text(uuid4()),
-    )
-    write_meta_properties(fs, f"{path}/{META_PROPERTIES}", claimed)
-    return claimed

@@ -38,6 +38,11 @@ class FileHolder(Protocol):
     """Whoever keeps an open file for later use and can do without it."""
 
     file: OpenFile | None
+    stem: str
+
+    @property
+    def path(self) -> str:
+        """The file, which begins with `stem`."""
 
     def release_file(self) -> None:
         """Let go of the open file and of what was read along with it; both come back when needed."""
@@ -59,12 +64,12 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._holders)
 
-    def open(self, holder: FileHolder, path: str) -> OpenFile:
-        """Open the file at `path` and let `holder` keep it for now."""
+    def open(self, holder: FileHolder) -> OpenFile:
+        """Open the holder's file and let it be kept for now."""
         with self._lock:
             if holder.file is not None:
                 return holder.file
-            file = OpenFile(self.fs, self.fs.open(path, READ_WRITE))
+            file = OpenFile(self.fs, self.fs.open(holder.path, READ_WRITE))
             holder.file = file
             self._holders[holder] = None
             if len(self._holders) > self.limit:
@@ -74,6 +79,13 @@ class OpenFiles:
     def forget(self, holder: FileHolder) -> None:
         """The holder goes for good (deleted or closed)."""
         with self._lock:
+            holder.file = None
+            self._holders.pop(holder, None)
+
+    def relocate(self, holder: FileHolder, stem: str) -> None:
+        """The holder's file lies elsewhere from now on: no thread gets at the old one through it any more."""
+        with self._lock:
+            holder.stem = stem
             holder.file = None
             self._holders.pop(holder, None)
 

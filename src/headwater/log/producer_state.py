@@ -7,6 +7,7 @@ restart, as replay of the log feeds it with the same calls. No files here (`prod
 import struct
 from typing import NamedTuple, TypeAlias
 
+from headwater.log.log_types import ActiveProducer
 from headwater.log.txn_index import AbortedTxn
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import BatchHeader, decode_records
@@ -151,6 +152,27 @@ class ProducerStates:
         self.entries = {entry.producer_id: entry for entry in entries}
         begun = sorted((e.txn_first_offset, e.producer_id) for e in entries if e.txn_first_offset != NO_OFFSET)
         self.ongoing = dict(begun)
+
+    def active(self) -> list[ActiveProducer]:
+        """All producers, as DescribeProducers shows them."""
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for entry in self.entries.values()
+        ]
+
+    def last_data_offsets(self) -> dict[int, tuple[int, int]]:
+        """For each producer id the last offset that it wrote, -1 when only a marker is known, and its epoch."""
+        return {
+            entry.producer_id: (entry.batches[-1].last_offset if entry.batches else NO_OFFSET, entry.epoch)
+            for entry in self.entries.values()
+        }
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that wrote nothing for long and have no open transaction."""

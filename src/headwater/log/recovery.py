@@ -40,6 +40,7 @@ from headwater.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
+HOLES_ANYWHERE = 2**63 - 1
 _OFFSET_DIGITS = 20
 
 
@@ -58,6 +59,7 @@ class LoadedLog:
     log_end_offset: int
     recovery_point: int
     is_new: bool
+    was_clean: bool
 
 
 def load_log(
@@ -67,13 +69,18 @@ def load_log(
     index_interval_bytes: int,
     topic_id: UUID | None,
     clean: bool,
+    holes_until: int,
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
     producer_id_expiration_ms: int,
 ) -> LoadedLog:
-    """Read the folder at `path`, or make it, and repair what a crash left."""
+    """Read the folder at `path`, or make it, and repair what a crash left.
+
+    Cleaning may have left holes between segments that begin up to `holes_until`; beyond, one tells of lost data.
+    """
     loader = _Loader(files, path, index_interval_bytes, log_start_offset, now_ms, producer_id_expiration_ms)
+    loader.holes_until = holes_until
     loader.read_folder(topic_id)
     if not clean:
         loader.recover_from(recovery_point)
@@ -93,7 +100,9 @@ def load_log(
         log_start_offset=loader.log_start_offset,
         log_end_offset=loader.log_end_offset,
         recovery_point=loader.log_end_offset if clean else min(recovery_point, loader.log_end_offset),
-        is_new=loader.is_new,
+        # What an earlier life named and did not sync is still to be synced.
+        is_new=loader.is_new or not clean,
+        was_clean=clean,
     )
 
 
@@ -126,6 +135,7 @@ class _Loader:
         self.producers = ProducerStates(name)
         self.snapshots = ProducerSnapshots(self.fs, path, [])
         self.is_new = False
+        self.holes_until = 0
         self._producers_end: int | None = None
 
     def read_folder(self, topic_id: UUID | None) -> None:
@@ -203,7 +213,8 @@ class _Loader:
         """Check the segments that may not be on the device, cut what is torn, rebuild the rest."""
         first = 0
         for slot, segment in enumerate(self.segments):
-            if segment.base_offset <= recovery_point:
+            # One that begins just there may have been made after it, so the one before has indexes that are not synced.
+            if segment.base_offset < recovery_point:
                 first = slot
         if not self.segments:
             return
@@ -212,7 +223,13 @@ class _Loader:
         self.snapshots.keep_within(self.log_start_offset, base_offset)
         self._replay(self.segments[:first], base_offset)
         self._producers_end = base_offset
+        self.leader_epochs.truncate_from_end(base_offset)
         for slot, segment in enumerate(unchecked):
+            if slot and segment.base_offset != self._producers_end and segment.base_offset > self.holes_until:
+                # The one before has lost its tail, which no batch there can tell.
+                self._drop(unchecked[slot:])
+                self.segments = self.segments[: first + slot]
+                break
             if segment.base_offset > base_offset:
                 self.snapshots.take(list(self.producers.entries.values()), segment.base_offset)
             end_offset = self._recover_segment(segment)
@@ -263,6 +280,8 @@ class _Loader:
             self.snapshots.remove(segment.base_offset)
             for path in segment.rename_files(".deleted"):
                 self.fs.remove(path)
+        # New records may end just where a dropped segment begins: it must not come back.
+        self.fs.sync_dir(self.path)
 
     def find_end(self) -> int:
         """The offset after the last batch; the log's start when there is none."""

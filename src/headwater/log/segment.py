@@ -3,7 +3,8 @@
 Appends, finds positions by offset and by timestamp, is cut, sealed and flushed. It keeps no producer state,
 decides nothing about rolling, and trusts that what it is given are whole batches.
 
-Files open at first use; an idle, sealed segment keeps neither a descriptor nor its indexes in memory.
+Files open at first use; an idle, sealed segment keeps neither a descriptor nor its indexes in memory. While it is made
+by the cleaner, and after it was dropped, its files have a `suffix` behind their names.
 """
 
 import logging
@@ -12,7 +13,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.log.filesystem import CREATE, TRUNCATE, FileSystem
-from headwater.log.index import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeIndex, read_last_time_entry
+from headwater.log.index import (
+    NO_TIMESTAMP,
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    CorruptIndexError,
+    OffsetIndex,
+    TimeIndex,
+    read_last_time_entry,
+)
 from headwater.log.open_files import OpenFile, OpenFiles
 from headwater.log.txn_index import TxnIndex
 from headwater.protocol.records import (
@@ -28,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 _SCAN_BYTES = 8192
+_SHORT_BYTES = 1 << 16
 _BULK_BYTES = 1 << 20
 _KNOWN_POSITIONS = 32
 _UNKNOWN = -2
@@ -85,6 +95,7 @@ class Segment:
         "sealed",
         "size",
         "stem",
+        "suffix",
         "txn_index",
     )
 
@@ -99,11 +110,13 @@ class Segment:
         interval_bytes: int,
         jitter_ms: int = 0,
         has_txn_index: bool = False,
+        suffix: str = "",
     ) -> None:
         self.fs: FileSystem = files.fs
         self._files = files
         self._pwrite = files.fs.pwrite
         self.stem = f"{folder}/{base_offset:020d}"
+        self.suffix = suffix
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
@@ -114,7 +127,7 @@ class Segment:
         self.file: OpenFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self.txn_index = TxnIndex(self.fs, self.stem + TXN_INDEX_SUFFIX, exists=has_txn_index)
+        self.txn_index = TxnIndex(self.fs, self._path(TXN_INDEX_SUFFIX), exists=has_txn_index)
         self._max_timestamp_ms = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._roll_timestamp_ms = _UNKNOWN
@@ -131,6 +144,7 @@ class Segment:
         now_ms: int,
         interval_bytes: int,
         jitter_ms: int = 0,
+        suffix: str = "",
     ) -> "Segment":
         """Make an empty segment with its files."""
         segment = cls(
@@ -141,6 +155,7 @@ class Segment:
             created_ms=now_ms,
             interval_bytes=interval_bytes,
             jitter_ms=jitter_ms,
+            suffix=suffix,
         )
         descriptor = segment.fs.open(segment.path, CREATE | TRUNCATE)
         segment.fs.close(descriptor)
@@ -152,13 +167,16 @@ class Segment:
     @property
     def path(self) -> str:
         """The data file."""
-        return self.stem + LOG_SUFFIX
+        return self._path(LOG_SUFFIX)
+
+    def _path(self, kind: str) -> str:
+        return self.stem + kind + self.suffix
 
     def open_file(self) -> OpenFile:
         """The data file, open; stays so while the result is held."""
         file = self.file
         if file is None:
-            return self._files.open(self, self.path)
+            return self._files.open(self)
         file.used = True
         return file
 
@@ -177,7 +195,7 @@ class Segment:
         if index is None:
             try:
                 index = self._offset_index = OffsetIndex.load(
-                    self.fs, self.stem + INDEX_SUFFIX, self.size, self.interval_bytes
+                    self.fs, self._path(INDEX_SUFFIX), self.size, self.interval_bytes
                 )
             except (CorruptIndexError, FileNotFoundError) as error:
                 index = self._rebuild_indexes(error)[0]
@@ -189,7 +207,7 @@ class Segment:
         index = self._time_index
         if index is None:
             try:
-                index = self._time_index = TimeIndex.load(self.fs, self.stem + TIME_INDEX_SUFFIX, self.size)
+                index = self._time_index = TimeIndex.load(self.fs, self._path(TIME_INDEX_SUFFIX), self.size)
             except (CorruptIndexError, FileNotFoundError) as error:
                 index = self._rebuild_indexes(error)[1]
         return index
@@ -209,8 +227,8 @@ class Segment:
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Start with empty indexes, to be filled by `index_batches`."""
-        self._offset_index = OffsetIndex(self.fs, self.stem + INDEX_SUFFIX)
-        self._time_index = TimeIndex(self.fs, self.stem + TIME_INDEX_SUFFIX)
+        self._offset_index = OffsetIndex(self.fs, self._path(INDEX_SUFFIX))
+        self._time_index = TimeIndex(self.fs, self._path(TIME_INDEX_SUFFIX))
         self._max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
         self.bytes_since_entry = 0
@@ -273,21 +291,39 @@ class Segment:
             self._max_timestamp_offset = self.base_offset + relative_offset
         return self._max_timestamp_ms
 
+    @property
+    def last_change_ms(self) -> int:
+        """The largest timestamp, or when the file was last written if its records have none."""
+        timestamp_ms = self.max_timestamp_ms
+        return timestamp_ms if timestamp_ms >= 0 else self.fs.modified_ms(self.path)
+
     def _last_time_entry(self) -> tuple[int, int]:
-        if self._time_index is None and (last := read_last_time_entry(self.fs, self.stem + TIME_INDEX_SUFFIX)):
+        if self._time_index is None and (last := read_last_time_entry(self.fs, self._path(TIME_INDEX_SUFFIX))):
             return last
         return self.time_index.last()
 
     def ms_since_first_batch(self, timestamp_ms: int, now_ms: int) -> int:
         """The segment's age: from its first batch's time to a new one's, or by the clock without times."""
+        first_ms = self._roll_timestamp_ms
+        if first_ms == _UNKNOWN:
+            first_ms = self.first_timestamp_ms
+        return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp in the first batch, -1 when there is none."""
         if self._roll_timestamp_ms == _UNKNOWN:
-            self._roll_timestamp_ms = NO_TIMESTAMP
+            first_ms = NO_TIMESTAMP
             if self.size:
                 head = self.open_file().read_at(0, HEADER_SIZE)
-                self._roll_timestamp_ms = _MAX_TIMESTAMP.unpack_from(head, _MAX_TIMESTAMP_POSITION)[0]
-        if self._roll_timestamp_ms >= 0:
-            return timestamp_ms - self._roll_timestamp_ms
-        return now_ms - self.created_ms
+                first_ms = _MAX_TIMESTAMP.unpack_from(head, _MAX_TIMESTAMP_POSITION)[0]
+            self._roll_timestamp_ms = first_ms
+        return self._roll_timestamp_ms
+
+    @property
+    def index_sizes(self) -> tuple[int, int]:
+        """Bytes of the offset index and of the time index."""
+        return len(self.offset_index) * OFFSET_ENTRY_BYTES, len(self.time_index) * TIME_ENTRY_BYTES
 
     def position_of(self, offset: int) -> int:
         """Where the batch with `offset` begins, or the first one beyond it; the end when there is none."""
@@ -330,14 +366,16 @@ class Segment:
             raise CorruptSegmentError(self.path, position, "no batch header")
         return int(_PREFIX.unpack(prefix)[1]) + LOG_OVERHEAD
 
-    def chunks(self, position: int = 0) -> Iterator[tuple[bytes, list[BatchHeader], int]]:
+    def chunks(
+        self, position: int = 0, chunk_bytes: int = _BULK_BYTES
+    ) -> Iterator[tuple[bytes, list[BatchHeader], int]]:
         """The batches from a position on, many at a time: bytes, headers, position of the bytes in the file.
 
         Checksums are not checked; CorruptSegmentError where there is no whole batch.
         """
         read, end = self.open_file().read_at, self.size
         while position < end:
-            chunk = read(position, min(_BULK_BYTES, end - position))
+            chunk = read(position, min(chunk_bytes, end - position))
             headers = _whole_batches(chunk)
             if not headers and len(chunk) >= _PREFIX.size:
                 size = _PREFIX.unpack_from(chunk)[1] + LOG_OVERHEAD
@@ -349,9 +387,9 @@ class Segment:
             yield chunk, headers, position
             position += headers[-1].position + headers[-1].size
 
-    def batches(self, position: int = 0) -> "Iterator[StoredBatch]":
+    def batches(self, position: int = 0, chunk_bytes: int = _BULK_BYTES) -> "Iterator[StoredBatch]":
         """The batches from a position on, one by one, as `chunks` reads them."""
-        for chunk, headers, chunk_position in self.chunks(position):
+        for chunk, headers, chunk_position in self.chunks(position, chunk_bytes):
             for header in headers:
                 yield StoredBatch(chunk, header, chunk_position + header.position)
 
@@ -386,7 +424,8 @@ class Segment:
         """The first record from `start_offset` on whose timestamp is not smaller."""
         relative_offset = self.time_index.lookup(timestamp_ms)
         relative_offset = max(relative_offset, start_offset - self.base_offset)
-        for batch in self.batches(self.offset_index.lookup(relative_offset)):
+        # The indexes lead close to it: reading far beyond would be most of the work.
+        for batch in self.batches(self.offset_index.lookup(relative_offset), _SHORT_BYTES):
             header = batch.header
             if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start_offset:
                 for record in decode_records(batch.buffer, header):
@@ -455,6 +494,7 @@ class Segment:
             self._offset_index.write_pending(sync=sync)
         if self._time_index is not None:
             self._time_index.write_pending(sync=sync)
+        self.txn_index.write_pending(sync=sync)
 
     def seal(self) -> None:
         """No more appends: complete the index files, which need no memory of this process from here on."""
@@ -471,12 +511,14 @@ class Segment:
 
     def flush(self) -> None:
         """Bring the data to the device; may run in a thread."""
-        self.fs.sync(self.open_file().descriptor)
+        # Held until the sync is over: the loop may let go of the file meanwhile, and its number is another file's then.
+        file = self.open_file()
+        self.fs.sync(file.descriptor)
 
     def sync_indexes(self) -> None:
         """Bring the index files of a sealed segment to the device; may run in a thread."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-            self.fs.sync_file(self.stem + suffix)
+            self.fs.sync_file(self._path(suffix))
 
     def close(self) -> None:
         """Complete the files and let go of them."""
@@ -490,16 +532,43 @@ class Segment:
         """Let go of the files as they are."""
         self._files.forget(self)
 
+    def remove_files(self) -> None:
+        """Unlink the files; the data file goes last, so that no index is left without it."""
+        self._files.forget(self)
+        for kind in reversed(SUFFIXES):
+            self.fs.remove(self._path(kind))
+
+    @property
+    def index_paths(self) -> list[str]:
+        """The files beside the data file, which need not be there, in the order of `SUFFIXES`."""
+        return [self._path(kind) for kind in SUFFIXES[1:]]
+
+    def move_to(self, folder: str) -> None:
+        """Its files lie in another folder from now on, without a suffix; index entries in memory reach theirs later."""
+        self.suffix = ""
+        self._files.relocate(self, f"{folder}/{self.base_offset:020d}")
+        offset_path, time_path, txn_path = self.index_paths
+        self.txn_index.move_to(txn_path)
+        if self.sealed:
+            self._offset_index = self._time_index = None
+        if self._offset_index is not None:
+            self._offset_index.move_to(offset_path)
+        if self._time_index is not None:
+            self._time_index.move_to(time_path)
+
     def rename_files(self, suffix: str) -> list[str]:
-        """Take the files out of the log's sight by a suffix; the paths they have then."""
+        """Give the files another suffix, or none; the paths they have then. Whoever has the data file open keeps it."""
         renamed = []
-        for name in SUFFIXES:
+        for kind in SUFFIXES:
             try:
-                self.fs.rename(self.stem + name, self.stem + name + suffix)
+                self.fs.rename(self._path(kind), self.stem + kind + suffix)
             except FileNotFoundError:
                 continue
-            renamed.append(self.stem + name + suffix)
+            renamed.append(self.stem + kind + suffix)
+        self.suffix = suffix
+        self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
         self._files.forget(self)
+        self.release_file()
         return renamed
 
 

@@ -13,14 +13,15 @@ from headwater.log.txn_index import AbortedTxn
 
 
 class SegmentRow:
-    """At least one segment; the last one is `active`."""
+    """At least one segment; the last one is `active`. `truncations` counts how often the end was cut."""
 
-    __slots__ = ("_largest", "active", "bases", "segments")
+    __slots__ = ("_largest", "active", "bases", "segments", "truncations")
 
     def __init__(self, segments: list[Segment]) -> None:
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.truncations = 0
         self._largest: tuple[list[Segment], array[int]] = ([], array("q"))
 
     def add(self, segment: Segment) -> None:
@@ -37,10 +38,21 @@ class SegmentRow:
 
     def drop_from_end(self, count: int, then: Segment | None = None) -> list[Segment]:
         """Take out the newest segments, and go on with `then` when given; the newest is the first to go."""
+        self.truncations += 1
         keep = len(self.segments) - count
         dropped = self.segments[keep:]
         self._replace(self.segments[:keep] + ([then] if then else []))
         return dropped[::-1]
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these very segments are in the row, one after the other, and none of them is the active one."""
+        first = bisect_left(self.bases, segments[0].base_offset)
+        return self.segments[first : first + len(segments)] == segments and segments[-1] is not self.active
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of several that the row `holds`."""
+        first = bisect_left(self.bases, old[0].base_offset)
+        self._replace([*self.segments[:first], new, *self.segments[first + len(old) :]])
 
     def _replace(self, segments: list[Segment]) -> None:
         self.segments = segments
@@ -116,9 +128,9 @@ class SegmentRow:
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
         """The first record from `start_offset` on whose timestamp is not smaller."""
         segments = self.segments
-        for segment in segments[self._first_slot_reaching(segments, timestamp_ms) :]:
-            if segment.max_timestamp_ms >= timestamp_ms:
-                found = segment.find_timestamp(timestamp_ms, start_offset)
+        for slot in range(self._first_slot_reaching(segments, timestamp_ms), len(segments)):
+            if segments[slot].max_timestamp_ms >= timestamp_ms:
+                found = segments[slot].find_timestamp(timestamp_ms, start_offset)
                 if found is not None:
                     return found
         return None
@@ -127,12 +139,25 @@ class SegmentRow:
         """Binary search over the largest timestamps up to each sealed segment, which rise by their nature."""
         known, largest = self._largest
         if known is not segments:
-            largest, so_far = array("q"), -1
-            for segment in segments[:-1]:
-                so_far = max(so_far, segment.max_timestamp_ms)
-                largest.append(so_far)
-            self._largest = (segments, largest)
+            largest = self._learn_times(segments)
         return bisect_left(largest, timestamp_ms)
+
+    @property
+    def knows_times(self) -> bool:
+        """Whether a look-up by time need not read the time index of every segment first."""
+        return self._largest[0] is self.segments or len(self.segments) == 1
+
+    def learn_times(self) -> None:
+        """Read what look-ups by time need of every segment; may run in a thread."""
+        self._learn_times(self.segments)
+
+    def _learn_times(self, segments: list[Segment]) -> "array[int]":
+        largest, so_far = array("q"), -1
+        for segment in segments[:-1]:
+            so_far = max(so_far, segment.max_timestamp_ms)
+            largest.append(so_far)
+        self._largest = (segments, largest)
+        return largest
 
     def find_max_timestamp(self, start_offset: int) -> TimestampOffset | None:
         """The first record from `start_offset` on that has the largest timestamp."""

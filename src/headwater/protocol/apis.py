@@ -60,6 +60,7 @@ WRITE_TXN_MARKERS: Final = Api(27, "write_txn_markers", 1, 1, flexible=1)
 TXN_OFFSET_COMMIT: Final = Api(28, "txn_offset_commit", 0, 5, flexible=3)
 DESCRIBE_CONFIGS: Final = Api(32, "describe_configs", 1, 4, flexible=4)
 ALTER_CONFIGS: Final = Api(33, "alter_configs", 0, 2, flexible=2)
+ALTER_REPLICA_LOG_DIRS: Final = Api(34, "alter_replica_log_dirs", 1, 2, flexible=2)
 DESCRIBE_LOG_DIRS: Final = Api(35, "describe_log_dirs", 1, 4, flexible=2)
 CREATE_PARTITIONS: Final = Api(37, "create_partitions", 0, 3, flexible=2)
 DELETE_GROUPS: Final = Api(42, "delete_groups", 0, 2, flexible=2)
@@ -102,6 +103,7 @@ SERVED: Final[dict[int, Api]] = {
         TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,

@@ -22,6 +22,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_INDEPENDENT_64_KIB = b"\x60\x40\x82"
 """Version 1, blocks that do not refer to each other (Java reads no others), 64 KiB each; checksum."""
+_LZ4_USUAL_HEADER = _LZ4_MAGIC + _LZ4_FLAGS_INDEPENDENT_64_KIB
 _LZ4_BLOCK_BYTES = 1 << 16
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_HIGHEST_LEVEL = 12
@@ -69,6 +70,20 @@ def decompress(codec_id: int, data: Buffer, limit_bytes: int) -> memoryview:
         return memoryview(codec.decompress(memoryview(data), limit_bytes))
     except (cramjam.DecompressionError, zlib.error, OverflowError) as error:
         raise DecompressionError(f"not sound {codec.name} data: {error}") from error
+
+
+def decompress_onto(codec_id: int, data: Buffer, target: bytearray, at: int, limit_bytes: int) -> int:
+    """The same into a buffer from `at` on, which is made longer where that is needed; where it ends there."""
+    if codec_id == LZ4:
+        try:
+            end = _unlz4_onto(memoryview(data), target, at, limit_bytes)
+        except cramjam.DecompressionError as error:
+            raise DecompressionError(f"not sound lz4 data: {error}") from error
+        if end is not None:
+            return end
+    content = decompress(codec_id, data, limit_bytes)
+    target[at : at + len(content)] = content
+    return at + len(content)
 
 
 def _levels_in_words(codec: Codec) -> str:
@@ -155,7 +170,7 @@ def _lz4(data: memoryview, level: int | None) -> Buffer:
         )
         compressor.compress(bytes(data))
         return compressor.finish()
-    out = bytearray(_LZ4_MAGIC + _LZ4_FLAGS_INDEPENDENT_64_KIB)
+    out = bytearray(_LZ4_USUAL_HEADER)
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         block = data[start : start + _LZ4_BLOCK_BYTES]
         packed = cramjam.lz4.compress_block(block, store_size=False)
@@ -170,6 +185,38 @@ def _lz4(data: memoryview, level: int | None) -> Buffer:
 
 
 def _unlz4(data: memoryview, limit_bytes: int) -> Buffer:
+    room = bytearray(min(_LZ4_BLOCK_BYTES, limit_bytes))
+    end = _unlz4_onto(data, room, 0, limit_bytes)
+    return _unlz4_frames(data, limit_bytes) if end is None else memoryview(room)[:end]
+
+
+def _unlz4_onto(data: memoryview, target: bytearray, at: int, limit_bytes: int) -> int | None:
+    """One frame without checksums, as Java, librdkafka and we write it, block by block: in half the time of a decoder
+    of frames. Where it ends in the target; None for anything else, which the other one judges."""
+    if data[: len(_LZ4_USUAL_HEADER)] != _LZ4_USUAL_HEADER:
+        return None
+    position = len(_LZ4_USUAL_HEADER)
+    while word := int.from_bytes(data[position : position + 4], "little"):
+        size = word & ~_LZ4_STORED
+        block = data[position + 4 : position + 4 + size]
+        largest = size if word & _LZ4_STORED else min(_LZ4_BLOCK_BYTES, size * _LZ4_HIGHEST_RATIO)
+        limit_bytes -= largest
+        if limit_bytes < 0 or len(block) < size:
+            return None
+        if len(target) < at + largest:
+            target += bytes(at + largest - len(target))
+        if word & _LZ4_STORED:
+            target[at : at + size] = block
+            at += size
+        else:
+            room = memoryview(target)[at : at + largest]
+            at += cramjam.lz4.decompress_block_into(block, room, output_len=largest)
+            room.release()
+        position += 4 + size
+    return at if position + 4 == len(data) else None
+
+
+def _unlz4_frames(data: memoryview, limit_bytes: int) -> Buffer:
     _within(limit_bytes, sum(_lz4_block_bounds(data)), "lz4")
     return cramjam.lz4.decompress(data)
 

@@ -12,7 +12,7 @@ from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headwater.protocol import compression as codecs
-from headwater.protocol.batches import NO_TIMESTAMP, BatchHeader, CorruptBatchError, octets
+from headwater.protocol.batches import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptBatchError, octets
 
 try:
     import cython
@@ -162,6 +162,25 @@ def records_section(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = D
     """The bytes of the records of a batch, decompressed where needed."""
     reader: _RecordReader = _open_batch(octets(buffer), header, limit_bytes)
     return reader.view
+
+
+def unpack_section(
+    buffer: Buffer,
+    header: BatchHeader,
+    target: bytearray,
+    at: int,
+    *,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> int:
+    """Decompress the records of a batch into a buffer from `at` on, which is made longer where needed; their end there.
+
+    For whoever goes through many batches: `records_section` takes new memory for each.
+    """
+    section = octets(buffer)[header.position + HEADER_SIZE : header.position + header.size]
+    try:
+        return codecs.decompress_onto(header.compression, section, target, at, limit_bytes)
+    except codecs.DecompressionError as error:
+        raise CorruptBatchError(header.position, str(error)) from error
 
 
 def _out_of_range(time_ms: int, min_timestamp_ms: int | None, max_timestamp_ms: int | None) -> str:

@@ -29,6 +29,8 @@ from headwater.protocol.record_decoding import (
     RecordHeaders,
     RecordProblem,
     decode_records,
+    records_section,
+    unpack_section,
     validate_records,
 )
 from headwater.protocol.record_encoding import RecordToWrite, encode_batch, recompress
@@ -60,6 +62,8 @@ __all__ = [
     "patch_append_time",
     "patch_offsets",
     "recompress",
+    "records_section",
     "scan_headers",
+    "unpack_section",
     "validate_records",
 ]

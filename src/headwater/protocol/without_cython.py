@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 compiled = False
 
 # C types are only ever passed to `declare`, which forgets them.
-int = longlong = short = uint = schar = Py_ssize_t = bint = None  # noqa: A001
+int = longlong = ulonglong = short = uint = schar = Py_ssize_t = bint = None  # noqa: A001
 
 
 def _unchanged(decorated: _T) -> _T:
@@ -19,6 +19,22 @@ def _unchanged(decorated: _T) -> _T:
 
 
 cclass = ccall = cfunc = final = inline = _unchanged
+
+
+class _NoGil:
+    """A function or a block that runs without the interpreter's lock when compiled."""
+
+    def __call__(self, decorated: _T) -> _T:
+        return decorated
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+nogil = _NoGil()
 
 
 def exceptval(value: object = None, *, check: bool = False) -> Callable[[_T], _T]:

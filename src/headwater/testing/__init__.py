@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.broker.local import LocalBroker as LocalBroker
+    from headwater.testing.faulty_filesystem import FaultyFileSystem as FaultyFileSystem
     from headwater.testing.flaky_proxy import FlakyProxy as FlakyProxy
 
-__all__ = ["FlakyProxy", "LocalBroker"]
+__all__ = ["FaultyFileSystem", "FlakyProxy", "LocalBroker"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> object:
         from headwater.broker.local import LocalBroker
 
         return LocalBroker
+    if name == "FaultyFileSystem":
+        from headwater.testing.faulty_filesystem import FaultyFileSystem
+
+        return FaultyFileSystem
     if name == "FlakyProxy":
         from headwater.testing.flaky_proxy import FlakyProxy
 

@@ -1,5 +1,7 @@
 """The single broker's metadata: what was changed is there again, whatever ended the process."""
 
+import errno
+import os
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -74,6 +76,45 @@ def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
         name="orders", topic_id=topic_id, partitions=4, configs={"retention.ms": "5"}
     )
     assert image.next_producer_id == 1000
+
+
+def test_a_change_is_on_the_device_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EmbeddedStore([tmp_path])
+    store.open()
+    seen = []
+
+    def sync(descriptor: int) -> None:
+        if "refused" in (tmp_path / FILE_NAME).read_text():
+            raise OSError(errno.EIO, "Input/output error")
+        seen.append(("kept" in (tmp_path / FILE_NAME).read_text(), "kept" in store.image.topics))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
+    assert seen == [(True, False)]
+    with pytest.raises(OSError, match="Input/output"):
+        store.append(TopicCreated(name="refused", topic_id=UUID(int=2), partitions=1))
+    assert set(store.image.topics) == {"kept"}
+    store.close()
+    assert set(reopened(tmp_path).topics) == {"kept"}
+
+
+@pytest.mark.parametrize(("call", "number"), [("write", errno.ENOSPC), ("fsync", errno.EIO)])
+def test_a_full_disk_is_told_from_a_change_that_may_be_half_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    store = EmbeddedStore([tmp_path])
+    store.open()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(OSError, match="No space left") as caught:
+            store.append(TopicCreated(name="refused", topic_id=UUID(int=2), partitions=1))
+    assert caught.value.errno == number
+    store.close()
+    assert not reopened(tmp_path).topics
 
 
 def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def next_leader(self) -> None:
         self.epoch += 1
-        self.log.assign_epoch(self.epoch, self.model.end)
+        self.log.leader_epochs.assign(self.epoch, self.model.end)
         assert self.log.end_offset_for_epoch(self.epoch) == (self.epoch, self.model.end)
 
     @rule(data=st.data())

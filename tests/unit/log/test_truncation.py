@@ -37,7 +37,7 @@ def test_truncation_drops_whole_batches_from_the_offset_on(tmp_path: Path, offse
 
 def test_truncation_at_or_beyond_the_end_changes_nothing_but_a_dangling_epoch(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    log.assign_epoch(9, 80)
+    log.leader_epochs.assign(9, 80)
     log.truncate_to(80, now_ms=NOW_MS)
     assert log.log_end_offset == 80
     assert log.leader_epochs.entries == [(0, 0)]

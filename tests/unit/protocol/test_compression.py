@@ -22,6 +22,7 @@ from headwater.protocol.compression import (
     DecompressionError,
     compress,
     decompress,
+    decompress_onto,
 )
 
 LIMIT_BYTES = 1 << 20
@@ -44,6 +45,31 @@ def test_what_goes_in_comes_out(codec: Codec, data: bytes) -> None:
     assert decompress(codec_id, memoryview(bytearray(b"..") + packed)[2:], LIMIT_BYTES) == data
     if codec_id != NONE and data == TEXT:
         assert len(packed) < len(data) / 10
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("room_bytes", [0, 10, 1 << 20], ids=["no room", "too little room", "room"])
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE, TEXT + NOISE], ids=["empty", "one", "text", "noise", "both"])
+def test_a_buffer_is_written_from_a_place_on_and_grows(codec: Codec, room_bytes: int, data: bytes) -> None:
+    target = bytearray(b"before" + bytes(room_bytes))
+    end = decompress_onto(codec.id, compress(codec.id, data), target, 6, LIMIT_BYTES)
+    assert target[:end] == b"before" + data
+    # Nothing holds on to it.
+    target += b"more"
+
+
+def test_lz4_frames_in_a_row_are_all_read() -> None:
+    packed = bytes(compress(LZ4, TEXT)) + bytes(compress(LZ4, b"end"))
+    assert decompress(LZ4, packed, LIMIT_BYTES) == TEXT + b"end"
+    target = bytearray()
+    assert target[: decompress_onto(LZ4, packed, target, 0, LIMIT_BYTES)] == TEXT + b"end"
+
+
+def test_lz4_data_that_is_cut_anywhere_is_refused() -> None:
+    packed = compress(LZ4, TEXT[:100_000] + NOISE[:70_000])
+    for size in [*range(1, 60), *range(61, len(packed), 997), len(packed) - 1]:
+        with pytest.raises(DecompressionError):
+            decompress_onto(LZ4, packed[:size], bytearray(), 0, LIMIT_BYTES)
 
 
 @settings(deadline=None)

@@ -1,0 +1,1 @@
+"""Compaction: which records of a log go, and the copy of what stays. See `cleaner.py`."""

@@ -1,0 +1,1 @@
+"""A log on its way to another log dir. See `replica_move.py`."""
