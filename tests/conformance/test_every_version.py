@@ -261,6 +261,23 @@ def describe_log_dirs(wire: Wire, version: int) -> Any:
 
 
 @case
+def alter_replica_log_dirs(wire: Wire, version: int) -> Any:
+    topic = create_topic(wire)
+    ours = wire.send("describe_log_dirs", topics=[]).results[0].log_dir
+    answers = []
+    for path, name, partitions in [
+        (ours, topic.name, [0]),
+        (ours, topic.name, [9]),
+        (ours, "absent-topic", [0]),
+        ("/nowhere", topic.name, [0]),
+        ("relative", topic.name, [0]),
+    ]:
+        entry = {"path": path, "topics": [{"name": name, "partitions": partitions}]}
+        answers.append(comparable(wire.send("alter_replica_log_dirs", version, dirs=[entry]), topic))
+    return answers
+
+
+@case
 def create_partitions(wire: Wire, version: int) -> Any:
     topic = create_topic(wire)
     answers = []

@@ -51,6 +51,7 @@ APIS: Mapping[str, tuple[int, int, int]] = {
     "txn_offset_commit": (28, 0, 5),
     "describe_configs": (32, 1, 4),
     "alter_configs": (33, 0, 2),
+    "alter_replica_log_dirs": (34, 1, 2),
     "describe_log_dirs": (35, 1, 4),
     "create_partitions": (37, 0, 3),
     "delete_groups": (42, 0, 2),

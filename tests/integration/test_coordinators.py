@@ -18,6 +18,8 @@ from headwater.broker.broker import Broker
 from headwater.broker.services.coordination import RunningShard
 from headwater.broker.services.partition import Partition
 from headwater.config import BrokerConfig
+from headwater.log.log import Log
+from headwater.protocol.errors import ApiError
 from headwater.protocol.records import encode_batch
 
 CLIENTS = ThreadPoolExecutor(16)
@@ -283,11 +285,11 @@ def test_a_marker_that_a_disk_refuses_is_written_when_it_takes_it_again(
             assert (log.log_end_offset, log.last_stable_offset) == (1, 0)
             write_one, left = broker.markers.write_one, [2]
 
-            def fails_twice(*target: Any, **marker: Any) -> None:
+            def fails_twice(*target: Any, **marker: Any) -> Any:
                 if left[0]:
                     left[0] -= 1
-                    raise OSError(28, "No space left on device")
-                write_one(*target, **marker)
+                    raise ApiError(ErrorCode.kafka_storage_error, "No space left on device")
+                return write_one(*target, **marker)
 
             monkeypatch.setattr(broker.markers, "write_one", fails_twice)
             assert (await end(broker, *producer)).error_code is ErrorCode.none
@@ -298,6 +300,33 @@ def test_a_marker_that_a_disk_refuses_is_written_when_it_takes_it_again(
                 await asyncio.sleep(0.01)
             described = broker.transactions.running("mover").shard.describe("mover")
             assert described.transaction_state == "CompleteCommit"
+
+    run(scenario())
+
+
+def test_a_transaction_is_complete_when_its_markers_are_on_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, log_flush_interval_messages=1) as broker:
+            producer = await begin_transaction(broker)
+            log = broker.topics.by_name["orders"].partitions[0].log
+            flush, may_flush = Log.flush, threading.Event()
+
+            def waits(flushed: Log, up_to: int | None = None) -> None:
+                if flushed is log:
+                    may_flush.wait(20)
+                flush(flushed, up_to)
+
+            monkeypatch.setattr(Log, "flush", waits)
+            assert (await end(broker, *producer)).error_code is ErrorCode.none
+            shard = broker.transactions.running("mover").shard
+            assert (log.last_stable_offset, log.recovery_point) == (2, 1)
+            assert shard.describe("mover").transaction_state == "PrepareCommit"
+            may_flush.set()
+            while shard.describe("mover").transaction_state != "CompleteCommit":
+                await asyncio.sleep(0.01)
+            assert log.recovery_point == 2
 
     run(scenario())
 
@@ -333,7 +362,7 @@ def test_a_decided_transaction_is_completed_after_a_restart(tmp_path: Path, monk
             producer = await begin_transaction(broker)
 
             def refuse(*target: Any, **marker: Any) -> None:
-                raise OSError(5, "Input/output error")
+                raise ApiError(ErrorCode.kafka_storage_error, "Input/output error")
 
             monkeypatch.setattr(broker.markers, "write_one", refuse)
             assert (await end(broker, *producer)).error_code is ErrorCode.none

@@ -352,6 +352,15 @@ def test_flush_ms_is_honoured_in_the_background(checkpointing: LocalBroker) -> N
         assert recovery_point(checkpointing, later) == 0
 
 
+def test_a_finished_segment_is_flushed_in_the_background(checkpointing: LocalBroker) -> None:
+    with Wire(checkpointing.bootstrap) as wire:
+        topic = create_topic(wire, configs={"internal.segment.bytes": "1000"})
+        produce_ok(wire, topic, batch(bytes(600)))
+        assert recovery_point(checkpointing, topic) in (-1, 0)
+        produce_ok(wire, topic, batch(bytes(600)))
+        eventually(lambda: recovery_point(checkpointing, topic) >= 1, "the flush of the first segment")
+
+
 def test_flush_messages_1_is_answered_after_the_device_has_it_and_holds_up_nobody_else(
     checkpointing: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

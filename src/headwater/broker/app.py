@@ -27,7 +27,10 @@ class BrokerAddress:
 
 
 def run_foreground(config: BrokerConfig, *, on_ready: Callable[[BrokerAddress], None]) -> int:
-    """Runs a broker until SIGINT or SIGTERM, then stops it cleanly; the exit code. StartupError if it cannot start."""
+    """Runs a broker until SIGINT or SIGTERM, then stops it cleanly; the exit code. StartupError if it cannot start.
+
+    A broker that gives up, as its disks have failed, ends too: with 1.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_run(config, on_ready))
 
@@ -47,9 +50,10 @@ async def _run(config: BrokerConfig, on_ready: Callable[[BrokerAddress], None]) 
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     on_ready(BrokerAddress(host=broker.host, port=broker.port, log_dirs=config.log_dirs))
-    await stopping
+    giving_up = asyncio.ensure_future(broker.gave_up.wait())
+    await asyncio.wait((stopping, giving_up), return_when=asyncio.FIRST_COMPLETED)
     await broker.stop()
-    return 0
+    return 1 if broker.gave_up.is_set() else 0
 
 
 def _raise_file_limit() -> None:

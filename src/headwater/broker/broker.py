@@ -12,16 +12,20 @@ from typing import Any, Final
 
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.services.background import BackgroundJobs
+from headwater.broker.services.cleaning import LogCleaning
 from headwater.broker.services.coordinators import group_coordinator, transaction_coordinator
 from headwater.broker.services.fetch_sessions import FetchSessions
+from headwater.broker.services.log_dir_failures import LogDirFailures
 from headwater.broker.services.markers import MarkerWriter
 from headwater.broker.services.producer_ids import ProducerIds
 from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.replica_moves import ReplicaMoves
 from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.threads import run_to_end
 from headwater.broker.services.topics import Topics
 from headwater.cluster.changes import BrokerConfigured
 from headwater.config import BrokerConfig, Listener
+from headwater.log.filesystem import FileSystem
 from headwater.net.server import Server
 
 logger = logging.getLogger(__name__)
@@ -30,9 +34,12 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 -- listened on when ask
 
 
 class Broker:
-    """A broker with its data in `config.log_dirs`, listening on the first plain listener of `config`."""
+    """A broker with its data in `config.log_dirs`, listening on the first plain listener of `config`.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    `fs` takes the place of this machine's files, for tests.
+    """
+
+    def __init__(self, config: BrokerConfig, *, fs: FileSystem | None = None) -> None:
         if not config.log_dirs:
             raise StartupError("no data dir is set: give log.dirs, or --data on the command line")
         self._static_config = config
@@ -41,13 +48,16 @@ class Broker:
         self.cluster_id = ""
         self.host, self.port = "", 0
         self.listening_port = 0
+        self.gave_up = asyncio.Event()
+        """Set when nothing can be served any more: whoever runs the broker stops it."""
+        self._fs = fs
         self._listener = _plain_listener(config)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = False
 
     async def start(self) -> None:
         """Opens the logs and begins to serve; StartupError when that cannot be."""
-        storage = await asyncio.to_thread(Storage, self._static_config)
+        storage = await asyncio.to_thread(Storage, self._static_config, self._fs)
         self.log_dirs, self._store, self.config = storage.log_dirs, storage.store, storage.config
         self.cluster_id = self.log_dirs.cluster_id
         ignored = self._static_config.ignored()
@@ -55,11 +65,15 @@ class Broker:
             logger.warning("known from Kafka, without effect here: %s", ", ".join(ignored))
         self.purgatory = Purgatory(asyncio.get_running_loop())
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
-        self.topics = Topics(lambda: self.config, self._store, self.log_dirs, self.purgatory)
+        self.failures = LogDirFailures(self, self._store)
+        self.topics = Topics(lambda: self.config, self.failures.journal, self.log_dirs, self.purgatory)
         await asyncio.to_thread(self.topics.load)
+        self.failures.watch()
         self.dispatcher = Dispatcher(self)
         self.jobs = BackgroundJobs(self)
-        self.producer_ids = ProducerIds(self._store)
+        self.cleaning = LogCleaning(self)
+        self.moves = ReplicaMoves(self)
+        self.producer_ids = ProducerIds(self.failures.journal)
         self.markers = MarkerWriter(self)
         self.groups = group_coordinator(self)
         self.transactions = transaction_coordinator(self)
@@ -73,6 +87,8 @@ class Broker:
         self.transactions.start()
         self.topics.listeners.append(self._topics_changed)
         self.jobs.start()
+        await self.moves.start()
+        self.cleaning.start()
         self._running = True
 
     async def stop(self) -> None:
@@ -84,8 +100,10 @@ class Broker:
         self.transactions.stop()
         await asyncio.sleep(0)  # whoever waited in a group hears of it before the connections close
         self.server.close()
+        await self.cleaning.stop()
         await self.jobs.stop()
         await self.dispatcher.close()
+        await self.moves.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,6 +111,14 @@ class Broker:
         watermarks = self.topics.high_watermarks()
         await asyncio.to_thread(self.log_dirs.close, watermarks, threads_per_dir=threads)
         self._store.close()
+
+    def give_up(self, reason: str) -> None:
+        """Serves nobody any more, as nothing can be kept; the rest is up to whoever waits for `gave_up`."""
+        if not self.gave_up.is_set():
+            logger.critical("the broker stops: %s", reason)
+            self.gave_up.set()
+            # Not under the feet of the request that found it out.
+            asyncio.get_running_loop().call_soon(self.server.close)
 
     @property
     def bootstrap(self) -> str:
@@ -108,7 +134,7 @@ class Broker:
         """Replaces the dynamic settings of one broker, or of all for ''; they take effect at once."""
         effective = effective_config(self._static_config, {**self.broker_configs, name: overrides})
         configured = BrokerConfigured(broker=name, configs=overrides)
-        await run_to_end(lambda: self._store.append(configured))
+        await run_to_end(lambda: self.failures.journal.append(configured))
         self.config = effective
         self.topics.reconfigure_all()
         self.server.limit_connections(*self._connection_limits())

@@ -15,6 +15,7 @@ import uvloop
 
 from headwater.broker.broker import Broker
 from headwater.config import BrokerConfig
+from headwater.log.filesystem import FileSystem
 
 _DEFAULTS: Final = {
     "auto.create.topics.enable": "true",
@@ -26,7 +27,8 @@ _DEFAULTS: Final = {
 class LocalBroker:
     """A real broker on a free port, with temporary data, auto-created topics and groups that start at once.
 
-    `data` keeps the data in a folder of yours instead; `config` takes Kafka's own names.
+    `data` keeps the data in a folder of yours instead; `config` takes Kafka's own names; `fs` puts the logs on another
+    file system, a `headwater.testing.FaultyFileSystem` say.
 
     >>> with LocalBroker(config={"num.partitions": 3}) as broker:
     ...     bootstrap = broker.bootstrap
@@ -39,11 +41,13 @@ class LocalBroker:
         port: int = 0,
         data: str | Path | None = None,
         config: Mapping[str, str | int | bool | float] | None = None,
+        fs: FileSystem | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._data = data
         self._config = dict(config or {})
+        self._fs = fs
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,7 +120,7 @@ class LocalBroker:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         try:
-            broker = Broker(config)
+            broker = Broker(config, fs=self._fs)
             await broker.start()
         except BaseException as error:
             self._failure = error

@@ -3,7 +3,7 @@
 Calls that take several topics return one `Outcome` for each: one failure does not hide the others' success.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeVar
@@ -12,7 +12,14 @@ from headwater.client.client import Client, duration
 from headwater.client.errors import RefusedError
 from headwater.client.outcomes import Outcome
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i8, i16, i32
+from headwater.types import TopicPartition
 
+from kio.schema.alter_replica_log_dirs.v2.request import (  # isort: skip
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kio.schema.alter_replica_log_dirs.v2.response import AlterReplicaLogDirsResponse  # isort: skip
 from kio.schema.create_partitions.v3.request import (  # isort: skip
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -36,7 +43,10 @@ from kio.schema.describe_configs.v4.response import (  # isort: skip
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # isort: skip
+from kio.schema.describe_log_dirs.v4.request import (  # isort: skip
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse, DescribeLogDirsResult  # isort: skip
 from kio.schema.incremental_alter_configs.v1.request import (  # isort: skip
     AlterableConfig,
@@ -188,11 +198,43 @@ async def describe_cluster(client: Client) -> DescribeClusterResponse:
     return answer
 
 
-async def describe_log_dirs(client: Client, broker: int) -> tuple[DescribeLogDirsResult, ...]:
-    """The log dirs of one broker, with every partition in them."""
-    answer = await client.send(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, to=broker)
+async def describe_log_dirs(
+    client: Client, broker: int, partitions: Collection[TopicPartition] | None = None
+) -> tuple[DescribeLogDirsResult, ...]:
+    """The log dirs of one broker, with these partitions in them, or every one."""
+    topics = None
+    if partitions is not None:
+        topics = tuple(
+            DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(indexes))
+            for topic, indexes in _by_topic(partitions).items()
+        )
+    answer = await client.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse, to=broker)
     _demand_success(f"broker {broker}", answer.error_code, None)
     return answer.results
+
+
+async def alter_replica_log_dirs(
+    client: Client, broker: int, log_dir: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Lets a broker begin to move partitions to one of its log dirs; what it says to each."""
+    topics = tuple(
+        AlterReplicaLogDirTopic(name=TopicName(topic), partitions=tuple(indexes))
+        for topic, indexes in _by_topic(partitions).items()
+    )
+    request = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=log_dir, topics=topics),))
+    answer = await client.send(request, AlterReplicaLogDirsResponse, to=broker)
+    return {
+        TopicPartition(topic.topic_name, result.partition_index): result.error_code
+        for topic in answer.results
+        for result in topic.partitions
+    }
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[i32]]:
+    indexes: dict[str, list[i32]] = {}
+    for topic, index in partitions:
+        indexes.setdefault(topic, []).append(i32(index))
+    return indexes
 
 
 def _home_of(resource: ResourceType, names: Sequence[str]) -> int | None:

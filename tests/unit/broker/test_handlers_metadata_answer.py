@@ -26,7 +26,7 @@ NODE = Node(node_id=7, host="broker.example", port=9092, rack="r1")
 
 
 def partitions(count: int, *, leader_epoch: int = 3) -> list[Any]:
-    return [SimpleNamespace(index=index, leader_epoch=leader_epoch) for index in range(count)]
+    return [SimpleNamespace(index=index, leader_epoch=leader_epoch, is_offline=False) for index in range(count)]
 
 
 def topic(name: str, count: int, **values: Any) -> TopicAnswer:
@@ -72,13 +72,13 @@ def _topic_message(schema: Any, topic: TopicAnswer, node_id: BrokerId) -> Any:
         is_internal=topic.is_internal,
         partitions=tuple(
             schema.MetadataResponsePartition(
-                error_code=ErrorCode.none,
+                error_code=ErrorCode.leader_not_available if partition.is_offline else ErrorCode.none,
                 partition_index=i32(partition.index),
-                leader_id=node_id,
+                leader_id=BrokerId(-1) if partition.is_offline else node_id,
                 leader_epoch=i32(partition.leader_epoch),
                 replica_nodes=replicas,
                 isr_nodes=replicas,
-                offline_replicas=(),
+                offline_replicas=replicas if partition.is_offline else (),
             )
             for partition in topic.partitions
         ),
@@ -104,6 +104,13 @@ def test_topics_and_partitions(version: int) -> None:
         ],
         cluster_operations=CLUSTER_OPERATIONS,
     )
+    assert metadata_body(answer, version) == body_by_kio(answer, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_whose_log_dir_is_offline_has_no_leader(version: int) -> None:
+    answer = MetadataAnswer(node=NODE, cluster_id="a-cluster", topics=[topic("half", 2)])
+    answer.topics[0].partitions[1].is_offline = True
     assert metadata_body(answer, version) == body_by_kio(answer, version)
 
 

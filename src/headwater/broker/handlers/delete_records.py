@@ -53,7 +53,10 @@ def _delete(broker: "Broker", topic: str, index: int, offset: int) -> int:
         raise ApiError(ErrorCode.invalid_topic_exception, f"Cannot delete records of internal topic {topic}")
     if not partition.topic.config.deletes:
         raise ApiError(ErrorCode.policy_violation, f"cleanup.policy of topic {topic!r} does not allow deleting records")
-    start_offset = partition.log.delete_records_before(offset)
+    try:
+        start_offset = partition.log.delete_records_before(offset)
+    except OSError as error:
+        raise broker.failures.storage_error(partition.log, "delete from", error) from error
     broker.jobs.remove_files_later(partition)
     # Fetches that wait below the new start have an error to hear.
     broker.purgatory.touched(partition)

@@ -2,15 +2,15 @@
 
 v3 adds an error for the whole answer (none without an authorizer), v4 the size and free space of the
 volume. No topics asked for (null) means all; an empty list asks for the volumes alone. What is not here is
-not listed.
-Left out: replicas on the way to another dir, as AlterReplicaLogDirs is not served.
+not listed. A partition on its way to another dir is listed there too, as a future replica with its lag behind the log:
+in whole segments, and for the last one it has all or nothing.
 """
 
 import asyncio
-import os.path
+import posixpath
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
@@ -22,36 +22,51 @@ from kio.schema.describe_log_dirs.v4.response import (
 )
 
 from headwater.broker.services.partition import Partition
+from headwater.log.log_dir import LogDir
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i32, i64
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
     from headwater.broker.dispatch import RequestContext
 
-_PartitionsByTopic = dict[str, list[Partition]]
+_RowsByTopic = dict[str, list[DescribeLogDirsPartition]]
 
 
 async def handle(context: "RequestContext", request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """One result for each log dir."""
     broker = context.broker
-    paths = [log_dir.path for log_dir in broker.log_dirs.dirs]
+    dirs = broker.log_dirs.dirs
     # A volume that hangs must not hold up everybody else.
-    volumes = await asyncio.to_thread(lambda: [_volume(path) for path in paths])
-    by_dir: dict[str, _PartitionsByTopic] = defaultdict(lambda: defaultdict(list))
+    volumes = await asyncio.to_thread(lambda: [_volume(log_dir) for log_dir in dirs])
+    by_dir: dict[str, _RowsByTopic] = defaultdict(lambda: defaultdict(list))
+    moves = {move.log: move for move in broker.moves.all()}
     for partition in _wanted(broker, request):
-        by_dir[os.path.dirname(partition.log.path)][partition.topic.name].append(partition)
+        if partition.is_offline:
+            continue
+        log, name = partition.log, partition.topic.name
+        lag = max(partition.high_watermark - log.log_end_offset, 0)
+        by_dir[posixpath.dirname(log.path)][name].append(_row(partition.index, log.size_bytes, lag, is_future=False))
+        if log in moves:
+            move = moves[log]
+            row = _row(partition.index, move.size_bytes, move.offset_lag, is_future=True)
+            by_dir[move.target.path][name].append(row)
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple(_result(path, volume, by_dir.get(path, {})) for path, volume in zip(paths, volumes, strict=True)),
+        results=tuple(
+            _result(log_dir.path, volume, by_dir.get(log_dir.path, {}))
+            for log_dir, volume in zip(dirs, volumes, strict=True)
+        ),
     )
 
 
-def _volume(path: str) -> tuple[int, int] | None:
-    """Total and usable bytes of the volume that holds `path`; None when it cannot be asked."""
+def _volume(log_dir: LogDir) -> tuple[int, int] | None:
+    """Total and usable bytes of the volume that holds a dir; None when the dir is offline or cannot be asked."""
     try:
-        usage = shutil.disk_usage(path)
+        usage = shutil.disk_usage(log_dir.path)
     except OSError:
+        return None
+    if log_dir.failed is not None:
         return None
     return usage.total, usage.free
 
@@ -70,7 +85,7 @@ def _wanted(broker: "Broker", request: DescribeLogDirsRequest) -> Iterable[Parti
             yield from (partition for partition in known[name].partitions if partition.index in indexes)
 
 
-def _result(path: str, volume: tuple[int, int] | None, topics: _PartitionsByTopic) -> DescribeLogDirsResult:
+def _result(path: str, volume: tuple[int, int] | None, topics: _RowsByTopic) -> DescribeLogDirsResult:
     if volume is None:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
     total_bytes, usable_bytes = volume
@@ -78,21 +93,17 @@ def _result(path: str, volume: tuple[int, int] | None, topics: _PartitionsByTopi
         error_code=ErrorCode.none,
         log_dir=path,
         topics=tuple(
-            DescribeLogDirsTopic(name=TopicName(name), partitions=_rows(partitions))
-            for name, partitions in topics.items()
+            DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(rows)) for name, rows in topics.items()
         ),
         total_bytes=i64(total_bytes),
         usable_bytes=i64(usable_bytes),
     )
 
 
-def _rows(partitions: Sequence[Partition]) -> tuple[DescribeLogDirsPartition, ...]:
-    return tuple(
-        DescribeLogDirsPartition(
-            partition_index=i32(partition.index),
-            partition_size=i64(partition.log.size_bytes),
-            offset_lag=i64(max(partition.high_watermark - partition.log.log_end_offset, 0)),
-            is_future_key=False,
-        )
-        for partition in partitions
+def _row(index: int, size_bytes: int, offset_lag: int, *, is_future: bool) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=i32(index),
+        partition_size=i64(size_bytes),
+        offset_lag=i64(offset_lag),
+        is_future_key=is_future,
     )

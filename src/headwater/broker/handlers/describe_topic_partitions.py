@@ -2,10 +2,11 @@
 
 No topics asked for means all of them. The answer holds at most `response_partition_limit` partitions, and
 not more than `max.request.partition.size.limit`; `next_cursor` says where the next request goes on.
+A partition that is offline has no leader, and no error either, as in Apache.
 Left out: eligible leader replicas, which take more than one replica; their lists are empty.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -22,6 +23,8 @@ from headwater.protocol.kafka_types import NO_THROTTLE, BrokerId, ErrorCode, Top
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
+
+_NOBODY: Final = BrokerId(-1)
 
 
 def handle(context: "RequestContext", request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -80,13 +83,13 @@ def _topic(node_id: int, topic: Topic, partitions: list[Partition]) -> DescribeT
             DescribeTopicPartitionsResponsePartition(
                 error_code=ErrorCode.none,
                 partition_index=i32(partition.index),
-                leader_id=leader,
+                leader_id=_NOBODY if partition.is_offline else leader,
                 leader_epoch=i32(partition.leader_epoch),
                 replica_nodes=(leader,),
                 isr_nodes=(leader,),
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=(),
+                offline_replicas=(leader,) if partition.is_offline else (),
             )
             for partition in partitions
         ),

@@ -8,6 +8,7 @@ Left out: fetching from the closest replica (there is one replica).
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.broker.services import page_cache
 from headwater.broker.services.fetch_sessions import FetchContext
 from headwater.broker.services.partition import Partition
+from headwater.log.segment import CorruptSegmentError
 from headwater.net.connection import PENDING, Connection, FileRange
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.fetch_lane import (
@@ -28,6 +30,8 @@ from headwater.protocol.headers import RequestHeader
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
 
 _FIRST_WITH_TOPIC_ID: Final = 13
 
@@ -110,6 +114,12 @@ class _Fetch:
                 result = _read_partition(partition, wanted, isolation_level, left, total == 0)
             except ApiError as error:
                 result = PartitionResult(wanted.partition, error.code)
+            except OSError as error:
+                failure = broker.failures.storage_error(partition.log, "read", error)
+                result = PartitionResult(wanted.partition, failure.code)
+            except CorruptSegmentError as error:
+                logger.error("%s", error)
+                result = PartitionResult(wanted.partition, ErrorCode.corrupt_message)
             if result.records_size:
                 total += result.records_size
                 left = max(left - result.records_size, 0)
@@ -120,20 +130,27 @@ class _Fetch:
         return found, total, answer_now
 
     def _answer(self, found: Found) -> Any:
-        cold = [result.records for _, result in found if result.records_size and page_cache.is_cold(result.records)]
+        cold = [each for each in found if each[1].records_size and page_cache.is_cold(each[1].records)]
         if not cold:
             return self._parts(found)
         self._broker.in_background(self._answer_when_warm(cold, found))
         return PENDING
 
-    async def _answer_when_warm(self, cold: list[FileRange], found: Found) -> None:
-        try:
-            for part in cold:
-                await asyncio.to_thread(page_cache.warm, part)
-        except OSError as error:
-            self._connection.close(f"its records cannot be read: {error}")
-            return
+    async def _answer_when_warm(self, cold: Found, found: Found) -> None:
+        for place in cold:
+            topic, result = place
+            try:
+                await asyncio.to_thread(page_cache.warm, result.records)
+            except OSError as error:
+                found[found.index(place)] = (topic, self._unreadable(topic, result.partition, error))
         self._connection.reply(self._parts(found))
+
+    def _unreadable(self, topic: str | bytes, index: int, error: OSError) -> PartitionResult:
+        try:
+            log = self._broker.topics.partition(topic, index).log
+            return PartitionResult(index, self._broker.failures.storage_error(log, "read", error).code)
+        except ApiError as gone:
+            return PartitionResult(index, gone.code)
 
     def _parts(self, found: Found) -> list[Any]:
         selected = self._context.select(found)

@@ -1,10 +1,10 @@
 """FindCoordinator, v0 to v6: who coordinates a group or a transactional id. It is this broker.
 
 Up to v3 a request asks for one key and the answer holds one broker (v1: with an error's message); v4 asks for many.
-The internal topic is made the first time someone asks. v6 knows coordinators of share groups, which are not served.
+The internal topic is made the first time someone asks. Nobody coordinates what belongs to a partition of it that is
+offline (COORDINATOR_NOT_AVAILABLE). v6 knows coordinators of share groups, which are not served.
 """
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.services.coordination import AnyCoordinator
@@ -41,26 +41,28 @@ def handle(context: "RequestContext", request: SingleRequest | FindCoordinatorRe
             context, request, ApiError(ErrorCode.invalid_request, f"no coordinator of type {request.key_type}")
         )
     if coordinator.has_topic:
-        return _answer(context, request, None)
-    return _answer_after(coordinator.make_topic(), context, request)
+        return _answer(context, request, coordinator)
+    return _answer_after_creation(context, request, coordinator)
 
 
-async def _answer_after(
-    work: Awaitable[None], context: "RequestContext", request: SingleRequest | FindCoordinatorRequest
+async def _answer_after_creation(
+    context: "RequestContext", request: SingleRequest | FindCoordinatorRequest, coordinator: AnyCoordinator
 ) -> SingleResponse | FindCoordinatorResponse:
     try:
-        await work
-    except OSError as error:
-        reason = f"the internal topic cannot be made: {error.strerror}"
+        await coordinator.make_topic()
+    except ApiError as error:
+        reason = f"the internal topic cannot be made: {error.message}"
         return _answer(context, request, ApiError(ErrorCode.coordinator_not_available, reason))
-    return _answer(context, request, None)
+    return _answer(context, request, coordinator)
 
 
 def _answer(
-    context: "RequestContext", request: SingleRequest | FindCoordinatorRequest, error: ApiError | None
+    context: "RequestContext",
+    request: SingleRequest | FindCoordinatorRequest,
+    coordinator: AnyCoordinator | ApiError,
 ) -> SingleResponse | FindCoordinatorResponse:
     if isinstance(request, SingleRequest):
-        found = _coordinator(context, request.key, error)
+        found = _coordinator(context, request.key, coordinator)
         return SingleResponse(
             throttle_time=NO_THROTTLE,
             error_code=found.error_code,
@@ -71,12 +73,15 @@ def _answer(
         )
     return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
-        coordinators=tuple(_coordinator(context, key, error) for key in request.coordinator_keys),
+        coordinators=tuple(_coordinator(context, key, coordinator) for key in request.coordinator_keys),
     )
 
 
-def _coordinator(context: "RequestContext", key: str, error: ApiError | None) -> Coordinator:
+def _coordinator(context: "RequestContext", key: str, coordinator: AnyCoordinator | ApiError) -> Coordinator:
     broker = context.broker
+    error = coordinator if isinstance(coordinator, ApiError) else None
+    if not isinstance(coordinator, ApiError) and coordinator.is_offline(key):
+        error = ApiError(ErrorCode.coordinator_not_available, f"the log dir of the coordinator of {key!r} is offline")
     return Coordinator(
         key=key,
         node_id=BrokerId(broker.node_id if error is None else _NOBODY),

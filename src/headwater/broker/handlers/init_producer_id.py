@@ -7,6 +7,7 @@ transaction that one of them left open is aborted first. v4 answers a fenced pro
 
 from typing import TYPE_CHECKING, cast
 
+from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, ProducerId, i16
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest  # isort: skip
@@ -21,9 +22,13 @@ async def handle(context: "RequestContext", request: InitProducerIdRequest) -> I
     broker, transactional_id = context.broker, request.transactional_id
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(ErrorCode.invalid_request)
-    if transactional_id is None:
-        return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
-    await broker.producer_ids.make_ready()
+    try:
+        if transactional_id is None:
+            return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
+        await broker.producer_ids.make_ready()
+    except ApiError:
+        # No room for the metadata: clients take this for passing, and no storage error here.
+        return _refused(ErrorCode.coordinator_load_in_progress)
     caller = context.caller
     answer = broker.transactions.call(
         transactional_id, lambda shard, waiter, now_ms: shard.init_producer_id(request, caller, now_ms), _refused

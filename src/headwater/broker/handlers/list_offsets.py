@@ -7,7 +7,11 @@ UNSUPPORTED_VERSION, as in Apache. v10's timeout is for remote storage only. Lef
 still uses, and remote storage.
 """
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v10.response import (
@@ -18,11 +22,16 @@ from kio.schema.list_offsets.v10.response import (
 
 from headwater.broker.handlers.fetch import check_epoch
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.topics import Topics
+from headwater.log.log import Log
+from headwater.log.segment import CorruptSegmentError
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32, i64
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
+
+logger = logging.getLogger(__name__)
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -34,8 +43,37 @@ _CONSUMER: Final = -1
 _NOTHING: Final = (-1, -1, -1)
 
 
-def handle(context: "RequestContext", request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    context: "RequestContext", request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """An offset, with its timestamp where it was found by time, or an error for each partition."""
+    unread = list(_unread_logs(context.broker.topics, request))
+    return _after_reading(context, request, unread) if unread else _answer(context, request)
+
+
+def _unread_logs(topics: Topics, request: ListOffsetsRequest) -> Iterator[Log]:
+    """The logs that are asked for a time and were not since the start."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            by_time = wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP
+            if by_time and topics.has_partition(topic.name, wanted.partition_index):
+                partition = topics.partition(topic.name, wanted.partition_index)
+                if not partition.is_offline and not partition.log.knows_times:
+                    yield partition.log
+
+
+async def _after_reading(
+    context: "RequestContext", request: ListOffsetsRequest, logs: list[Log]
+) -> ListOffsetsResponse:
+    """Look-ups by time that would have to read thousands of files first: they are read in a thread."""
+    for log in logs:
+        # What is wrong with a log is found again, and told, by the look-up itself.
+        with suppress(OSError, CorruptSegmentError):
+            await asyncio.to_thread(log.learn_times)
+    return _answer(context, request)
+
+
+def _answer(context: "RequestContext", request: ListOffsetsRequest) -> ListOffsetsResponse:
     # Only consumers are held to what is committed.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else 0
     topics = []
@@ -53,6 +91,12 @@ def handle(context: "RequestContext", request: ListOffsetsRequest) -> ListOffset
                 answers[index] = _response(index, ErrorCode.none, *found)
             except ApiError as error:
                 answers[index] = _response(index, error.code)
+            except OSError as error:
+                failure = context.broker.failures.storage_error(partition.log, "read", error)
+                answers[index] = _response(index, failure.code)
+            except CorruptSegmentError as error:
+                logger.error("%s", error)
+                answers[index] = _response(index, ErrorCode.corrupt_message)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers.values())))
     return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
 

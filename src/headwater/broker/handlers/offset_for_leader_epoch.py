@@ -44,9 +44,9 @@ def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> E
         partition = broker.topics.partition(topic, wanted.partition)
         if wanted.current_leader_epoch != -1:
             check_epoch(partition, wanted.current_leader_epoch)
+        epoch, end_offset = _end_offset(partition, wanted.leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
-    epoch, end_offset = _end_offset(partition, wanted.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.none,
         partition=wanted.partition,

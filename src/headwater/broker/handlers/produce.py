@@ -6,8 +6,6 @@ first batch (KIP-890; before, AddPartitionsToTxn did), v13 names topics by id.
 A request holds one batch a partition, as in Kafka. With acks=0 nothing is answered, and an error ends the connection.
 """
 
-import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +20,6 @@ from headwater.protocol.produce_lane import PartitionResult, read_request, respo
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
-
-logger = logging.getLogger(__name__)
 
 # The bit of a batch's attributes that zstd (4) alone among the codecs has.
 _ZSTD: Final = 0x04
@@ -70,8 +66,7 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
                 answers.append(_failure(index, ApiError(ErrorCode.corrupt_message, str(error))))
             except OSError as error:
                 failed = True
-                logger.error("cannot append to %s: %s", partition.log.path, error)
-                answers.append(_failure(index, _storage_error("append to", error)))
+                answers.append(_failure(index, broker.failures.storage_error(partition.log, "append to", error)))
         results.append((topic, answers))
     if acks == 0:
         if failed:
@@ -79,7 +74,7 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
         if not to_flush:
             return None
     if to_flush:
-        broker.in_background(_answer_after_flush(connection, header, acks, results, to_flush))
+        broker.in_background(_answer_after_flush(broker, connection, header, acks, results, to_flush))
         return PENDING
     return response_frame(version, header.correlation_id, results)
 
@@ -118,18 +113,18 @@ def _check(frame: memoryview, start: int, end: int, version: int) -> records.Bat
     return header
 
 
-def _storage_error(action: str, error: OSError) -> ApiError:
-    """The disk failed or is full: clients take it for passing and try again."""
-    return ApiError(ErrorCode.kafka_storage_error, f"cannot {action} the log: {error.strerror}")
-
-
 def _failure(index: int, error: ApiError) -> PartitionResult:
     record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
     return PartitionResult(index, error.code, record_errors=record_errors, error_message=error.message)
 
 
 async def _answer_after_flush(
-    connection: Connection, header: RequestHeader, acks: int, results: Results, to_flush: list[Unflushed]
+    broker: "Broker",
+    connection: Connection,
+    header: RequestHeader,
+    acks: int,
+    results: Results,
+    to_flush: list[Unflushed],
 ) -> None:
     """What the device refused to keep is not acknowledged: the producer hears KAFKA_STORAGE_ERROR and tries again.
 
@@ -137,8 +132,7 @@ async def _answer_after_flush(
     """
     for partition, answers, place in to_flush:
         try:
-            await asyncio.to_thread(partition.log.flush)
-        except OSError as error:
-            logger.error("cannot flush %s: %s", partition.log.path, error)
-            answers[place] = _failure(answers[place].partition, _storage_error("flush", error))
+            await broker.failures.flush(partition)
+        except ApiError as error:
+            answers[place] = _failure(answers[place].partition, error)
     connection.reply(response_frame(header.version, header.correlation_id, results) if acks else None)

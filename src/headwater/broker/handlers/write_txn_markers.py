@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
 
-def handle(context: "RequestContext", request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """An error code for every partition of every marker."""
+async def handle(context: "RequestContext", request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """An error code for every partition of every marker, once all that must be are on the device."""
+    codes = {
+        (number, TopicPartition(topic.name, index)): await _write(context, marker, TopicPartition(topic.name, index))
+        for number, marker in enumerate(request.markers)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    }
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(
@@ -34,7 +40,7 @@ def handle(context: "RequestContext", request: WriteTxnMarkersRequest) -> WriteT
                         partitions=tuple(
                             WritableTxnMarkerPartitionResult(
                                 partition_index=index,
-                                error_code=_write(context, marker, TopicPartition(topic.name, index)),
+                                error_code=codes[number, TopicPartition(topic.name, index)],
                             )
                             for index in topic.partition_indexes
                         ),
@@ -42,22 +48,22 @@ def handle(context: "RequestContext", request: WriteTxnMarkersRequest) -> WriteT
                     for topic in marker.topics
                 ),
             )
-            for marker in request.markers
+            for number, marker in enumerate(request.markers)
         )
     )
 
 
-def _write(context: "RequestContext", marker: WritableTxnMarker, partition: TopicPartition) -> ErrorCode:
+async def _write(context: "RequestContext", marker: WritableTxnMarker, partition: TopicPartition) -> ErrorCode:
     try:
-        context.broker.markers.write_one(
+        unflushed = context.broker.markers.write_one(
             partition,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             commit=marker.transaction_result,
         )
+        if unflushed is not None:
+            await context.broker.failures.flush(unflushed)
     except ApiError as error:
         return error.code
-    except OSError:
-        return ErrorCode.kafka_storage_error
     return ErrorCode.none

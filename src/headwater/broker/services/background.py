@@ -1,17 +1,20 @@
-"""What a broker does beside answering: checkpoints, flushes, forgetting what is idle, removing deleted files.
+"""What a broker does beside answering: checkpoints, flushes, retention, forgetting what is idle, removing files.
 
 Each job runs at its own interval, in a thread where it touches the disk. A job that fails says so in the log and runs
 again at its next turn.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.retention import enforce_retention
 from headwater.log.log import Log
+from headwater.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
@@ -41,6 +44,7 @@ class BackgroundJobs:
         self._every(min(config.log_flush_scheduler_interval_ms, _FLUSH_CHECK_MS), self._flush_overdue)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(_PURGE_CHECK_MS, self._purge)
+        self._every(config.log_retention_check_interval_ms, self._enforce_retention)
         self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
         self._every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_timed_out)
         self._every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expire_transactional_ids)
@@ -60,6 +64,8 @@ class BackgroundJobs:
         async def flush() -> None:
             try:
                 await asyncio.to_thread(log.flush)
+            except OSError as error:
+                self._broker.failures.storage_error(log, "flush", error)
             finally:
                 self._flushing.discard(log)
 
@@ -67,10 +73,21 @@ class BackgroundJobs:
 
     def remove_files_later(self, partition: Partition) -> None:
         """Segments were dropped: their files go when `file.delete.delay.ms` is over."""
+        if partition.is_offline:
+            return
+        log = partition.log
+        files = log.take_deleted_files()
+        if not files:
+            return
 
         async def remove() -> None:
             await asyncio.sleep(partition.topic.config.file_delete_delay_ms / 1000)
-            await asyncio.to_thread(partition.log.remove_deleted_files)
+            if partition.is_offline:
+                return
+            try:
+                await asyncio.to_thread(log.remove_files, files)
+            except OSError as error:
+                self._broker.failures.storage_error(log, "remove files of", error)
 
         self._run(remove())
 
@@ -91,18 +108,25 @@ class BackgroundJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _checkpoint(self) -> None:
-        await asyncio.to_thread(self._broker.log_dirs.checkpoint, self._broker.topics.high_watermarks())
+        # What cannot be written was said by the dirs themselves.
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self._broker.log_dirs.checkpoint, self._broker.topics.high_watermarks())
 
     async def _flush_overdue(self) -> None:
         """Flushes the logs whose `flush.ms` is over since their last flush."""
         now_s = time.monotonic()
         for partition in self._broker.topics.partitions():
             flush_ms = partition.topic.config.flush_ms
-            if flush_ms == _NEVER_MS or partition.log.recovery_point >= partition.log.log_end_offset:
+            if (
+                flush_ms == _NEVER_MS
+                or partition.is_offline
+                or partition.log.recovery_point >= partition.log.log_end_offset
+            ):
                 continue
             if (now_s - partition.flushed_s) * 1000 >= flush_ms:
                 partition.flushed_s = now_s
-                await asyncio.to_thread(partition.log.flush)
+                with contextlib.suppress(ApiError):
+                    await self._broker.failures.flush(partition)
 
     async def _expire_producers(self) -> None:
         now_ms = int(time.time() * 1000)
@@ -117,6 +141,9 @@ class BackgroundJobs:
 
     async def _expire_transactional_ids(self) -> None:
         self._broker.transactions.each(lambda shard, now_ms: shard.expire_ids(now_ms))
+
+    async def _enforce_retention(self) -> None:
+        await enforce_retention(self._broker)
 
     async def _purge(self) -> None:
         await asyncio.to_thread(self._broker.log_dirs.purge_deleted, int(time.time() * 1000))

@@ -16,6 +16,7 @@ from headwater.coordinator.outcome import Answer, CoordinatorRecord, Outcome, Wa
 from headwater.coordinator.placement import partition_for
 from headwater.coordinator.schema import CorruptRecordError
 from headwater.log.producer_state import read_marker
+from headwater.log.segment import CorruptSegmentError
 from headwater.protocol import records
 from headwater.protocol.errors import ApiError, ErrorCode
 
@@ -107,8 +108,10 @@ class RunningShard(Generic[S]):
         """Replays what the partition holds. Runs in a thread; nobody else touches the shard meanwhile."""
         log = self.partition.log
         while self._replayed_to < log.log_end_offset:
-            part = log.read(self._replayed_to, _READ_BYTES, up_to_offset=log.log_end_offset)
-            content = part.read()
+            try:
+                content = log.read(self._replayed_to, _READ_BYTES, up_to_offset=log.log_end_offset).read()
+            except OSError as error:
+                raise self._broker.failures.storage_error(log, "read", error) from error
             for header in records.scan_headers(content, 0, len(content)):
                 self._replay_batch(content, header)
                 self._replayed_to = header.next_offset
@@ -154,7 +157,10 @@ class RunningShard(Generic[S]):
         try:
             flush_needed = self.write(outcome)
         except (OSError, ApiError) as error:
-            logger.error("cannot write to %s: %s", self.partition.log.path, error)
+            if isinstance(error, OSError):
+                self._broker.failures.storage_error(self.partition.log, "append to", error)
+            else:
+                logger.error("cannot write to %s-%d: %s", self.partition.topic.name, self.partition.index, error)
             _refuse(answers, ErrorCode.coordinator_not_available)
             if outcome.on_failure is not None:
                 self.carry_out(outcome.on_failure())
@@ -191,10 +197,9 @@ class RunningShard(Generic[S]):
 
     async def _answer_after_flush(self, answers: list[Answer]) -> None:
         try:
-            await asyncio.to_thread(self.partition.log.flush)
-        except OSError as error:
+            await self._broker.failures.flush(self.partition)
+        except ApiError:
             # The state has gone on, as the log may have: the clients ask again and are told what holds then.
-            logger.error("cannot flush %s: %s", self.partition.log.path, error)
             _refuse(answers, ErrorCode.coordinator_not_available)
             return
         _give_out(answers)
@@ -248,7 +253,7 @@ class Coordinator(Generic[S]):
             return
         to_replay = []
         for partition in topic.partitions:
-            if partition.index in self._running:
+            if partition.index in self._running or partition.is_offline:
                 continue
             running = RunningShard(self._broker, partition, self._make_shard(partition))
             self._running[partition.index] = running
@@ -265,15 +270,21 @@ class Coordinator(Generic[S]):
             running.end()
         self._running.clear()
 
+    def unload(self, index: int) -> None:
+        """Lets go of one shard: its partition is offline."""
+        running = self._running.pop(index, None)
+        if running is not None:
+            running.end()
+
     async def _load(self, to_replay: list[RunningShard[S]]) -> None:
         for running in to_replay:
             try:
                 await asyncio.to_thread(running.replay_log)
-            except (OSError, ValueError) as error:
-                logger.error("cannot load %s: %s; what it coordinates stays away", running.partition.log.path, error)
-                continue
-            if self._running.get(running.partition.index) is running:
-                running.begin()
+                if self._running.get(running.partition.index) is running:
+                    running.begin()
+            except (ApiError, CorruptSegmentError, ValueError) as error:
+                name = f"{self.topic}-{running.partition.index}"
+                logger.error("cannot load %s: %s; what it coordinates stays away", name, error)
 
     async def make_topic(self) -> None:
         """Creates the internal topic, if it is not there yet."""
@@ -292,6 +303,11 @@ class Coordinator(Generic[S]):
         """The partition that `key` belongs to."""
         topic = self._broker.topics.by_name.get(self.topic)
         return partition_for(key, self._partitions if topic is None else len(topic.partitions))
+
+    def is_offline(self, key: str) -> bool:
+        """Whether nobody coordinates `key`, as the partition that it belongs to is offline."""
+        topic = self._broker.topics.by_name.get(self.topic)
+        return topic is not None and topic.partitions[self.partition_of(key)].is_offline
 
     def running(self, key: str) -> RunningShard[S]:
         """The shard that `key` belongs to; ApiError when it is not here, or not yet."""

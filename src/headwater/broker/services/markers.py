@@ -1,7 +1,8 @@
 """The markers that end transactions, written to the partitions they wrote to.
 
 A partition that is gone needs none. One whose disk fails is tried again until it takes it: the transaction stays
-decided and undone in its log meanwhile, and a restart takes it up again.
+decided and undone in its log meanwhile, and a restart takes it up again. Where `flush.messages` asks for it, a marker
+is on the device before its transaction is called complete.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.services.clock import now_ms
+from headwater.broker.services.partition import Partition
 from headwater.coordinator.outcome import Markers, Outcome
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import encode_batch
@@ -35,24 +37,43 @@ class MarkerWriter:
     def write(self, markers: Markers) -> None:
         """Writes all markers of a transaction and tells its coordinator; what a disk refuses is tried again."""
         failed: set[TopicPartition] = set()
+        unflushed: list[Partition] = []
         for partition in markers.partitions:
             try:
-                self.write_one(
+                to_flush = self.write_one(
                     partition,
                     producer_id=markers.producer_id,
                     producer_epoch=markers.producer_epoch,
                     coordinator_epoch=markers.coordinator_epoch,
                     commit=markers.commit,
                 )
-            except OSError as error:
-                logger.error("cannot write the end of a transaction to %s: %s", partition, error)
-                failed.add(partition)
+                if to_flush is not None:
+                    unflushed.append(to_flush)
             except ApiError as error:
-                if error.code is not ErrorCode.unknown_topic_or_partition:
+                if error.code is ErrorCode.kafka_storage_error:
+                    failed.add(partition)
+                elif error.code is not ErrorCode.unknown_topic_or_partition:
                     logger.warning("the end of transaction %s in %s: %s", markers.transactional_id, partition, error)
-        if failed:
-            self._try_later(dataclasses.replace(markers, partitions=frozenset(failed)))
+        rest = dataclasses.replace(markers, partitions=frozenset(failed))
+        if unflushed:
+            self._broker.in_background(self._flush(unflushed, rest))
+        elif failed:
+            self._try_later(rest)
+        else:
+            self._complete(markers)
+
+    async def _flush(self, unflushed: list[Partition], rest: Markers) -> None:
+        """Goes on with the rest once the markers so far are on the device."""
+        try:
+            for partition in unflushed:
+                await self._broker.failures.flush(partition)
+        except ApiError as error:
+            # Its partition is offline: only the next start can tell which markers are there.
+            logger.error("transaction %s is left to the next start: %s", rest.transactional_id, error)
             return
+        self._again(rest)
+
+    def _complete(self, markers: Markers) -> None:
         running = self._broker.transactions.running(markers.transactional_id)
         completed = running.shard.markers_written(markers, now_ms())
         completed.on_failure = lambda: self._try_later(dataclasses.replace(markers, partitions=frozenset()))
@@ -70,8 +91,11 @@ class MarkerWriter:
 
     def write_one(
         self, target: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
-    ) -> None:
-        """Writes one marker. ApiError when the partition is gone or knows better, OSError when its disk fails."""
+    ) -> Partition | None:
+        """Writes one marker; the partition, when it must be flushed before the marker counts.
+
+        ApiError when the partition is gone or knows better, or its disk fails.
+        """
         broker, time_ms = self._broker, now_ms()
         partition = broker.topics.partition(target.topic, target.partition)
         batch = encode_batch(
@@ -81,7 +105,10 @@ class MarkerWriter:
             transactional=True,
             control=True,
         )
-        info = partition.append(batch, now_ms=time_ms)
+        try:
+            info = partition.append(batch, now_ms=time_ms)
+        except OSError as error:
+            raise broker.failures.storage_error(partition.log, "append to", error) from error
         if info.rolled:
             broker.jobs.flush_soon(partition.log)
         broker.purgatory.touched(partition)
@@ -89,3 +116,4 @@ class MarkerWriter:
             running = broker.groups.running_partition(target.partition)
             if running is not None:
                 running.shard.replay_end_marker(producer_id, commit)
+        return partition if info.flush_needed else None

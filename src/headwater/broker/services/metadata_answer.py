@@ -1,7 +1,8 @@
 """The answer to Metadata: what it says, as bytes.
 
 Clients ask for all topics again and again. As kio's message, 5,000 partitions take 50 to 100 ms of the event
-loop; as bytes, a few: a partition with one replica is the same row but for its index and leader epoch.
+loop; as bytes, a few: a partition with one replica is the same row but for its index and leader epoch. One that is
+offline has no leader and its replica among the offline ones, as in Apache.
 """
 
 import struct
@@ -29,6 +30,8 @@ _FIRST_WITH_TOPIC_OPERATIONS: Final = 8
 _FIRST_FLEXIBLE: Final = 9
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITH_ERROR: Final = 13
+
+RowMaker = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +85,9 @@ def metadata_body(answer: MetadataAnswer, version: int) -> bytes:
     if version >= _FIRST_WITH_RACKS:
         parts.append(_INT32.pack(node_id))
     parts.append(length_bytes(len(answer.topics), flexible))
-    row = _row_maker(version, node_id)
+    rows = _row_maker(version, node_id), _row_maker(version, node_id, offline=True)
     for topic in answer.topics:
-        _add_topic(parts, topic, version, row)
+        _add_topic(parts, topic, version, *rows)
     if version in _WITH_CLUSTER_OPERATIONS:
         parts.append(_INT32.pack(answer.cluster_operations))
     if version >= _FIRST_WITH_ERROR:
@@ -93,7 +96,7 @@ def metadata_body(answer: MetadataAnswer, version: int) -> bytes:
     return b"".join(parts)
 
 
-def _add_topic(parts: list[bytes], topic: TopicAnswer, version: int, row: Callable[[int, int], bytes]) -> None:
+def _add_topic(parts: list[bytes], topic: TopicAnswer, version: int, row: RowMaker, offline_row: RowMaker) -> None:
     flexible = version >= _FIRST_FLEXIBLE
     parts += (_INT16.pack(topic.error_code), string_bytes(topic.name, flexible))
     if version >= _FIRST_WITH_TOPIC_IDS:
@@ -101,24 +104,24 @@ def _add_topic(parts: list[bytes], topic: TopicAnswer, version: int, row: Callab
     if version >= _FIRST_WITH_RACKS:
         parts.append(b"\1" if topic.is_internal else b"\0")
     parts.append(length_bytes(len(topic.partitions), flexible))
-    parts += [row(partition.index, partition.leader_epoch) for partition in topic.partitions]
+    parts += [(offline_row if each.is_offline else row)(each.index, each.leader_epoch) for each in topic.partitions]
     if version >= _FIRST_WITH_TOPIC_OPERATIONS:
         parts.append(_INT32.pack(topic.operations))
     if flexible:
         parts.append(b"\0")
 
 
-def _row_maker(version: int, node_id: int) -> Callable[[int, int], bytes]:
-    """What turns the index and leader epoch of a partition into its bytes; its only replica leads it."""
+def _row_maker(version: int, node_id: int, *, offline: bool = False) -> RowMaker:
+    """What turns the index and leader epoch of a partition into its bytes; its only replica leads it or is offline."""
     flexible = version >= _FIRST_FLEXIBLE
-    leader = _INT32.pack(node_id)
-    replicas = length_bytes(1, flexible) + leader
+    error_code, leader = (ErrorCode.leader_not_available, -1) if offline else (ErrorCode.none, node_id)
+    replicas = length_bytes(1, flexible) + _INT32.pack(node_id)
     tail = replicas + replicas
     if version >= _FIRST_WITH_OFFLINE_REPLICAS:
-        tail += length_bytes(0, flexible)
+        tail += replicas if offline else length_bytes(0, flexible)
     if flexible:
         tail += b"\0"
     if version < _FIRST_WITH_LEADER_EPOCHS:
-        return lambda index, _: b"\0\0" + _INT32.pack(index) + leader + tail
+        return lambda index, _: _INT16.pack(error_code) + _INT32.pack(index) + _INT32.pack(leader) + tail
     pack = struct.Struct(f">hiii{len(tail)}s").pack
-    return lambda index, epoch: pack(0, index, node_id, epoch, tail)
+    return lambda index, epoch: pack(error_code, index, leader, epoch, tail)

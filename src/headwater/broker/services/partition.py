@@ -1,7 +1,7 @@
 """A partition as the broker serves it: its log, its leader epoch, and who waits for it."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, cast
 from uuid import UUID
 
 from headwater.broker.services.append_rules import AppendRules
@@ -9,24 +9,50 @@ from headwater.cluster.image import INTERNAL_TOPICS
 from headwater.config import TopicConfig
 from headwater.log.log import Log
 from headwater.log.log_types import AppendInfo
+from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import parse_header
 
 if TYPE_CHECKING:
     from headwater.broker.services.purgatory import Waiter
 
 
+class OfflineLog:
+    """In the place of a log whose dir is offline: whoever wants anything of it hears KAFKA_STORAGE_ERROR.
+
+    So those who serve partitions need not ask first, and nothing is slower while all is well.
+    """
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ApiError(ErrorCode.kafka_storage_error, f"the log dir of {self._partition} is offline")
+
+
 class Partition:
-    """One partition that this broker leads. It is the only replica, so what is written is committed."""
+    """One partition that this broker leads. It is the only replica, so what is written is committed.
 
-    __slots__ = ("flushed_s", "index", "leader_epoch", "log", "topic", "waiters")
+    Without a log it is offline: nobody leads it until the broker finds its log dir in order at a start.
+    """
 
-    def __init__(self, topic: "Topic", index: int, log: Log, leader_epoch: int) -> None:
+    __slots__ = ("flushed_s", "index", "is_offline", "leader_epoch", "log", "topic", "waiters")
+
+    def __init__(self, topic: "Topic", index: int, log: Log | None, leader_epoch: int) -> None:
         self.topic = topic
         self.index = index
-        self.log = log
         self.leader_epoch = leader_epoch
         self.flushed_s = time.monotonic()
         self.waiters: set[Waiter] = set()
+        self.is_offline = False
+        if log is None:
+            self.go_offline()
+        else:
+            self.log = log
+
+    def go_offline(self) -> None:
+        """Its log dir failed."""
+        self.is_offline = True
+        self.log = cast(Log, OfflineLog(f"{self.topic.name}-{self.index}"))
 
     @property
     def high_watermark(self) -> int:

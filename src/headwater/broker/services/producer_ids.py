@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from headwater.broker.services.journal import Journal
 from headwater.broker.services.threads import run_to_end
 from headwater.cluster.changes import ProducerIdsReserved
-from headwater.cluster.embedded import EmbeddedStore
 from headwater.protocol.errors import ApiError, ErrorCode
 
 _BLOCK: Final = 1000
@@ -15,7 +15,7 @@ _BLOCK: Final = 1000
 class ProducerIds:
     """The ids of one broker."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
+    def __init__(self, store: Journal) -> None:
         self._store = store
         self._reserved: Iterator[int] = iter(range(0))
         self._left = 0

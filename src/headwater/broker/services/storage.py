@@ -31,12 +31,16 @@ def effective_config(static_config: BrokerConfig, dynamic: Mapping[str, Mapping[
 class Storage:
     """The opened data of a broker: `log_dirs` and the metadata `store`, and the config with its dynamic settings."""
 
-    def __init__(self, static_config: BrokerConfig) -> None:
-        """Locks the data dirs, reads the metadata, opens every log: slow. StartupError when that cannot be."""
+    def __init__(self, static_config: BrokerConfig, fs: FileSystem | None = None) -> None:
+        """Locks the data dirs, reads the metadata, opens every log: slow. StartupError when that cannot be.
+
+        A dir that cannot be used is offline from the start, if there are others and the metadata is in one of them.
+        """
         try:
-            self.log_dirs = LogDirs.open(FileSystem(), static_config.log_dirs, node_id=static_config.node_id)
+            self.log_dirs = LogDirs.open(fs or FileSystem(), static_config.log_dirs, node_id=static_config.node_id)
             try:
-                self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.dirs])
+                self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.working])
+                self._check_journal()
                 try:
                     self._open(static_config)
                 except BaseException:
@@ -50,6 +54,15 @@ class Storage:
         except OSError as error:
             raise StartupError(f"the data cannot be read: {error}; check log.dirs and its rights") from error
 
+    def _check_journal(self) -> None:
+        """A new journal beside one that cannot be read now would be the start of another history."""
+        offline = [f"{log_dir.path}: {log_dir.failed}" for log_dir in self.log_dirs.dirs if log_dir.failed is not None]
+        if offline and self.store.new:
+            raise StartupError(
+                f"the metadata of this broker is in none of the log dirs that can be used; these cannot:"
+                f" {'; '.join(offline)}. Repair them, or take them out of log.dirs to begin without them"
+            )
+
     def _open(self, static_config: BrokerConfig) -> None:
         image = self.store.open()
         self._check_dirs()
@@ -59,38 +72,41 @@ class Storage:
             now_ms=int(time.time() * 1000),
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             threads_per_dir=self.config.num_recovery_threads_per_data_dir,
+            deleted_ids=image.deleted_ids,
         )
         self._take_in_unknown_folders()
         self._raise_leader_epoch()
-        self.store.rewrite_if_long()
+        if len(self.log_dirs.working) == len(self.log_dirs.dirs):
+            # Else what is left of deleted topics in a dir that is offline would be taken in when it comes back.
+            self.store.rewrite_if_long()
 
     def _topic_config(self, topic: str) -> TopicConfig:
         created = self.store.image.topics.get(topic)
         return TopicConfig.from_values(created.configs if created else {}, self.config)
 
     def _check_dirs(self) -> None:
-        """A dir that is missing (an unmounted disk, a slip of the pen) must not make its partitions begin anew."""
-        given = {log_dir.directory_id for log_dir in self.log_dirs.dirs}
+        """A dir that is missing (an unmounted disk, a slip of the pen) must not make its partitions begin anew.
+
+        One that is offline does not tell its id and may be any that is missing.
+        """
+        given = {log_dir.directory_id for log_dir in self.log_dirs.dirs if log_dir.directory_id}
         known = self.store.image.directory_ids
         missing = sorted(known - given)
-        if missing:
+        if len(missing) > sum(not log_dir.directory_id for log_dir in self.log_dirs.dirs):
             raise StartupError(
                 f"log.dirs leaves out a dir of this broker (directory.id {', '.join(missing)} in its meta.properties):"
                 f" put it back. To give up its partitions for good, remove the lines 'log-dirs-used' from"
                 f" {self.store.path}."
             )
-        if given != known:
-            self.store.append(LogDirsUsed(directory_ids=tuple(sorted(given))))
+        if not given <= known:
+            self.store.append(LogDirsUsed(directory_ids=tuple(sorted(given | known))))
 
     def _take_in_unknown_folders(self) -> None:
-        """Partition folders that the metadata does not know: what is left of a deleted topic goes, the rest is taken
-        in as it is, which is how a folder that Apache Kafka wrote becomes ours."""
-        image = self.store.image
+        """Partition folders that the metadata does not know are taken in as they are, which is how a folder that Apache
+        Kafka wrote becomes ours."""
         found: dict[str, list[Log]] = {}
-        for partition, log in list(self.log_dirs.logs.items()):
-            if log.topic_id is not None and log.topic_id in image.deleted_ids:
-                self.log_dirs.delete(partition)
-            elif partition.topic not in image.topics:
+        for partition, log in self.log_dirs.logs.items():
+            if partition.topic not in self.store.image.topics:
                 found.setdefault(partition.topic, []).append(log)
         for topic, logs in sorted(found.items()):
             ids = {log.topic_id for log in logs if log.topic_id is not None}

@@ -2,6 +2,7 @@
 
 A change is made durable first (`store`), then on disk (`log_dirs`), then visible; a crash between leaves something that
 the next start completes. Whoever changes something holds `changing` from its first look on; look-ups never wait.
+Partitions whose log dir is offline are there without a log; they are not made anew elsewhere.
 """
 
 import asyncio
@@ -10,12 +11,13 @@ import time
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
+from headwater.broker.services.journal import Journal
 from headwater.broker.services.partition import Partition, Topic
 from headwater.broker.services.purgatory import Purgatory
 from headwater.broker.services.threads import run_to_end
-from headwater.cluster.changes import PartitionsAdded, TopicConfigured, TopicCreated, TopicDeleted
-from headwater.cluster.embedded import EmbeddedStore
+from headwater.cluster.changes import Change, PartitionsAdded, TopicConfigured, TopicCreated, TopicDeleted
 from headwater.config import BrokerConfig, TopicConfig
+from headwater.log.disk_errors import is_passing
 from headwater.log.log import Log
 from headwater.log.log_dirs import LogDirs
 from headwater.protocol.errors import ApiError, ErrorCode
@@ -30,7 +32,7 @@ class Topics:
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        store: EmbeddedStore,
+        store: Journal,
         log_dirs: LogDirs,
         purgatory: Purgatory,
     ) -> None:
@@ -67,45 +69,66 @@ class Topics:
         return self._store.image.colliding_topic(name)
 
     def partitions(self) -> list[Partition]:
-        """Every partition of every topic."""
-        return [partition for topic in self.by_name.values() for partition in topic.partitions]
+        """Every partition of every topic, but those that are offline."""
+        return [each for topic in self.by_name.values() for each in topic.partitions if not each.is_offline]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermark of every partition, for the checkpoint."""
+        """The high watermark of every partition that is not offline, for the checkpoint."""
         return {partition.log.topic_partition: partition.high_watermark for partition in self.partitions()}
 
     def load(self) -> None:
         """Takes up the topics of the store with the logs that are there; creates what a crash left undone."""
         for created in self._store.image.topics.values():
             topic = self._make(created)
-            logs = [self._log(topic, index) for index in range(created.partitions)]
-            self._publish(topic, logs)
+            self._publish(topic, [self._log_at_start(topic, index) for index in range(created.partitions)])
+
+    def _log_at_start(self, topic: Topic, index: int) -> Log | None:
+        dirs, name = self._log_dirs, TopicPartition(topic.name, index)
+        if name not in dirs.logs and len(dirs.working) < len(dirs.dirs):
+            # It lies in the dir that is offline, or may: a second one elsewhere would be found empty, or in its way.
+            return None
+        try:
+            return self._log(topic, index)
+        except OSError as error:
+            logger.error("partition %s is offline until the next start, as it could not be made: %s", name, error)
+            return None
 
     async def create(self, name: str, partitions: int, overrides: dict[str, str]) -> Topic:
         """Makes a new topic. Name, partitions and settings were found good before."""
         created = TopicCreated(name=name, topic_id=uuid4(), partitions=partitions, configs=dict(overrides))
+        undo = TopicDeleted(name=name, topic_id=created.topic_id)
         topic = self._make(created)
-
-        def make_durable() -> list[Log]:
-            self._store.append(created)
-            return [self._log(topic, index) for index in range(partitions)]
-
-        self._publish(topic, await run_to_end(make_durable))
+        logs = await run_to_end(lambda: self._make_durable(topic, range(partitions), created, undo))
+        self._publish(topic, logs)
         self._tell_listeners(None)
         logger.info("created topic %s with %d partitions", name, partitions)
         return topic
 
     async def add_partitions(self, topic: Topic, total: int) -> None:
         """Grows a topic to `total` partitions."""
-        if total <= len(topic.partitions):
-            raise ApiError(ErrorCode.invalid_partitions, f"topic {topic.name!r} has {len(topic.partitions)} partitions")
-
-        def make_durable() -> list[Log]:
-            self._store.append(PartitionsAdded(name=topic.name, partitions=total))
-            return [self._log(topic, index) for index in range(len(topic.partitions), total)]
-
-        self._publish(topic, await run_to_end(make_durable))
+        present = len(topic.partitions)
+        if total <= present:
+            raise ApiError(ErrorCode.invalid_partitions, f"topic {topic.name!r} has {present} partitions")
+        added, undo = (PartitionsAdded(name=topic.name, partitions=count) for count in (total, present))
+        logs = await run_to_end(lambda: self._make_durable(topic, range(present, total), added, undo))
+        self._publish(topic, logs)
         self._tell_listeners(None)
+
+    def _make_durable(self, topic: Topic, indexes: range, change: Change, undo: Change) -> list[Log | None]:
+        """The logs of new partitions; None where the log dir failed. Without room for all there is none of them."""
+        self._store.append(change)
+        logs: list[Log | None] = []
+        for index in indexes:
+            try:
+                logs.append(self._log(topic, index))
+            except OSError as error:
+                if is_passing(error):
+                    self._delete_logs([TopicPartition(topic.name, made) for made in indexes], 0)
+                    self._store.append(undo)
+                    reason = f"partition {index} of topic {topic.name!r} cannot be made: {error.strerror}"
+                    raise ApiError(ErrorCode.kafka_storage_error, reason) from error
+                logs.append(None)
+        return logs
 
     async def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
         """Replaces a topic's own settings; they take effect at once."""
@@ -154,10 +177,15 @@ class Topics:
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
         )
 
-    def _publish(self, topic: Topic, logs: list[Log]) -> None:
+    def _publish(self, topic: Topic, logs: list[Log | None]) -> None:
         for log in logs:
-            log.config = topic.config
-            epoch = max(log.latest_epoch, self._store.image.leader_epoch)
+            epoch = self._store.image.leader_epoch
+            if log is not None:
+                log.config = topic.config
+                epoch = max(log.latest_epoch, epoch)
+                if log.is_closed:
+                    # Its dir failed before it could be seen.
+                    log = None
             topic.partitions.append(Partition(topic, len(topic.partitions), log, epoch))
         self.by_name[topic.name] = topic
         self.by_id[topic.id_bytes] = topic

@@ -54,7 +54,11 @@ def admit_to_transaction(
             transactional_id, producer_id, producer_epoch, partitions, _SELF, now_ms(), transaction_version=2
         )
         error_code = outcome.response
-        flush_needed = running.write(outcome)
+        try:
+            flush_needed = running.write(outcome)
+        except OSError as error:
+            failure = broker.failures.storage_error(running.partition.log, "append to", error)
+            raise ApiError(ErrorCode.coordinator_not_available, failure.message) from error
     elif broker.config.transaction_partition_verification_enable:
         found = running.shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
         error_code = found[partition]

@@ -1,0 +1,53 @@
+"""docs/durability.md promises nothing without a test: every sentence names one by number, and each of those exists."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "durability.md").read_text("utf-8")
+PROMISES, _, TESTS = PAGE.partition("\n## The tests\n")
+LISTED = dict(re.findall(r"^(\d+)\. `([^`]+)`$", TESTS, re.M))
+NOT_PROMISED = "## What is not promised"
+
+
+def names_in(file: Path) -> set[str]:
+    """The tests of a file: `test_x`, `TestX`, `TestX::test_y`."""
+    names: set[str] = set()
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names |= {
+                node.name,
+                *(f"{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)),
+            }
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {name for name in names if name.lower().startswith("test")}
+
+
+def test_every_test_that_is_named_exists() -> None:
+    assert LISTED
+    for number, test in LISTED.items():
+        file, _, name = test.partition("::")
+        assert (ROOT / file).is_file(), f"[{number}] {file}"
+        assert name in names_in(ROOT / file), f"[{number}] {name}"
+
+
+def test_the_numbers_in_the_text_are_those_of_the_list_in_order() -> None:
+    used = [number for group in re.findall(r"\[(\d+(?:, \d+)*)\]", PROMISES) for number in group.split(", ")]
+    assert set(used) == set(LISTED)
+    assert list(LISTED) == [str(number) for number in range(1, len(LISTED) + 1)]
+    assert len(set(LISTED.values())) == len(LISTED), "a test is listed twice"
+
+
+def test_every_promise_names_a_test() -> None:
+    promised = PROMISES.partition(NOT_PROMISED)[0]
+    points = re.findall(r"^- .*(?:\n  .*)*", promised, re.M)
+    rows = [row for row in re.findall(r"^\|.*\|$", promised, re.M) if not re.match(r"\|[-| ]*\|$", row)]
+    assert points
+    assert rows
+    silent = [point for point in points if not re.search(r"\[\d", point)]
+    silent += [row for row in rows if not re.search(r"\[\d", row) and not row.startswith("| |")]
+    assert silent == []
