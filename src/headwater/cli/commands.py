@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "delete-records": "headwater.cli.delete_records",
     "groups": "headwater.cli.groups",
     "transactions": "headwater.cli.transactions",
+    "log": "headwater.cli.log",
     "cluster": "headwater.cli.cluster",
     "demo": "headwater.cli.demo",
     "version": "headwater.cli.version",

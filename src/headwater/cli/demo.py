@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.cli.demo_broker import DemoBroker
     from headwater.cli.demo_interrupts import Interrupts
     from headwater.cli.demo_records import Leg, Plan
+    from headwater.cli.demo_retention import Compacted
     from headwater.cli.demo_screen import Screen
     from headwater.client import Client
 
@@ -61,13 +62,14 @@ def demo(
 
 def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> dict[str, Any]:
     from headwater.cli.demo_broker import data_dir, demand_space, running_broker
+    from headwater.cli.demo_retention import EAGER_BROKER
     from headwater.cli.demo_screen import Screen
 
     screen = Screen(quiet=quiet)
     screen.title(f"headwater demo: a broker, a topic, {counted(records, 'record')} in and out")
     with data_dir(keep=keep) as data:
         demand_space(data, records * _BYTES_A_RECORD_ON_DISK)
-        with running_broker(data, interrupts) as broker:
+        with running_broker(data, interrupts, EAGER_BROKER) as broker:
             # The client takes its time to load, so the title is on the screen by now.
             from headwater.cli.demo_records import VALUE_BYTES, Plan
 
@@ -76,9 +78,11 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
             screen.more(f"process {broker.process.pid}, data in {data}")
             written, read = _in_and_out(screen, broker, plan)
             billed = _bill(screen, broker)
+            compacted = _let_old_records_go(screen, broker)
             _show_cluster(screen, broker)
             stop_s = broker.stop()
             screen.step("stop", f"the broker ended cleanly after {stop_s:.2f} s")
+        _verify(screen, data)
         _show_files(screen, data)
         log_bytes = sum(file.stat().st_size for file in data.glob("*/*.log"))
     _say_what_next(screen, data if keep else None)
@@ -92,6 +96,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
         "write": _as_json(written),
         "read": _as_json(read),
         "billed_exactly_once": billed.orders,
+        "compacted": {"updates": compacted.updates, "left": compacted.left},
         "stop_seconds": round(stop_s, 6),
         "data": str(data) if keep else None,
     }
@@ -129,6 +134,34 @@ def _bill(screen: "Screen", broker: "DemoBroker") -> "Billed":
     screen.step("once", f"exactly once: group {GROUP} billed {orders} in a transaction; a first one was aborted")
     screen.more(f"read_uncommitted sees {billed.seen_uncommitted:,} invoices, read_committed {billed.seen_committed:,}")
     return billed
+
+
+def _let_old_records_go(screen: "Screen", broker: "DemoBroker") -> "Compacted":
+    """Compaction and retention, each waited for."""
+    from headwater.cli.demo_retention import CLICKS, PRICES, compact_prices, expire_clicks
+
+    done = _with_broker(broker, compact_prices)
+    screen.step(
+        "compact",
+        f"{PRICES}: {done.updates:,} updates of {done.articles:,} prices became {counted(done.left, 'record')}",
+    )
+    sizes = f"{bytes_for_people(done.bytes_before)} became {bytes_for_people(done.bytes_after)}"
+    screen.more(f"{sizes}; the newest of each is there")
+    gone, left = _with_broker(broker, expire_clicks)
+    screen.step("retain", f"{CLICKS}: {gone:,} of last week are gone, {left:,} of today are there")
+    return done
+
+
+def _verify(screen: "Screen", data: Path) -> None:
+    """Every batch of every file, read and checked."""
+    from headwater.cli.demo_broker import DemoError
+    from headwater.cli.log_verify import verify_folder
+
+    if screen.quiet:
+        return
+    screen.command(f"{_program()} log verify {data}")
+    if not verify_folder(data, as_json=False):
+        raise DemoError("its files have faults")
 
 
 def _with_broker(broker: "DemoBroker", operation: "Callable[[Client], Awaitable[T]]") -> T:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +112,10 @@ class DemoBroker:
 
 
 @contextmanager
-def running_broker(data: Path, interrupts: Interrupts) -> Iterator[DemoBroker]:
-    """A broker that serves `data`, gone at the end."""
+def running_broker(data: Path, interrupts: Interrupts, settings: Mapping[str, object]) -> Iterator[DemoBroker]:
+    """A broker with these settings that serves `data`, gone at the end."""
     command = [sys.executable, "-m", "headwater.cli.main", "up", "--port", "0", "--data", str(data), "--json"]
+    command += [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         started_s = time.perf_counter()
