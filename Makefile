@@ -7,6 +7,7 @@ help:
 	@echo "make demo   the main job, end to end, on your screen"
 	@echo "make test   lint, types, import contracts and every test"
 	@echo "make bench  side by side with Apache Kafka; writes docs/benchmarks/"
+	@echo "make soak   a log on a failing disk and a broker that is killed, for ten minutes or SECONDS=…"
 	@echo "make setup  only .venv, with the headwater command"
 
 setup:
@@ -41,6 +42,13 @@ unit:
 bench: setup peers compile
 	$(PYTHON) bench/broker.py
 	$(PYTHON) bench/groups.py
+	$(PYTHON) bench/log_life.py
+
+# A round that failed prints its kind and seed: KIND=… SEED=… runs it again.
+SECONDS ?= 600
+.PHONY: soak
+soak: setup compile
+	$(PYTHON) scripts/soak.py --seconds $(SECONDS) $(if $(KIND),--only $(KIND)) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
