@@ -167,6 +167,40 @@ GROUPS = (
 )
 
 
+LOG_LIFE = (
+    Metric(key="clean_plain", shape="a", label="cleaner", unit="MB/s", better="higher", must_ratio=1.0),
+    Metric(key="clean_lz4", shape="a", label="cleaner, lz4", unit="MB/s", better="higher", must_ratio=1.0),
+    Metric(key="clean_cpu_plain", shape="a", label="cleaner, CPU", unit="s/GB", better="lower", decimals=2),
+    Metric(key="clean_cpu_lz4", shape="a", label="cleaner, lz4, CPU", unit="s/GB", better="lower", decimals=2),
+    Metric(
+        key="recover_one",
+        shape="b",
+        label="recovery, one thread",
+        unit="s/GB",
+        better="lower",
+        must_ratio=1.0,
+        decimals=2,
+    ),
+    Metric(key="recover", shape="b", label="recovery", unit="s/GB", better="lower", must_ratio=1.0, decimals=2),
+    Metric(
+        key="recover_one_cpu", shape="b", label="recovery, one thread, CPU", unit="s/GB", better="lower", decimals=2
+    ),
+    Metric(key="recover_cpu", shape="b", label="recovery, CPU", unit="s/GB", better="lower", decimals=2),
+    Metric(key="lookup_p50_ms", shape="c", label="look-up by time, p50", unit="ms", better="lower", decimals=3),
+    Metric(key="lookup_p99_ms", shape="c", label="look-up by time, p99", unit="ms", better="lower", decimals=3),
+    Metric(key="lookup_rate", shape="c", label="look-ups by time", unit="a second", better="higher"),
+    Metric(
+        key="lookup_growth",
+        shape="c",
+        label="p50 in 10× the segments",
+        unit="×",
+        better="lower",
+        must_below=2.0,
+        decimals=2,
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A metric over all rounds; ratios are taken within each round, headwater's figure by the peer's.

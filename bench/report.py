@@ -112,6 +112,49 @@ Run it yourself with `make bench`.
 """
 
 
+_LOG_LIFE_PAGE = """\
+# The life of a log beside Apache Kafka
+
+{versions}
+
+{machine}; {rounds}.
+
+Both brokers ran on the same disk in one run, taking turns round by round; only one had work at a time.
+A ratio is {ours}'s figure divided by {peer}'s within one round; the table gives the median over the
+rounds, and the smallest and largest. Absolute figures depend on the machine and are there for
+orientation only.
+
+![Ratios per shape with their spread, against what must be reached](log_life.png)
+
+| | shape | must | ratio | spread | reached | <sub>{ours}</sub> | <sub>{peer}</sub> |
+|---|---|---|---:|---:|---|---:|---:|
+{rows}
+
+{verdict}
+
+## How it is measured
+
+The logs are written once, in Kafka's formats, and both brokers get the same data files, in the page cache; what they
+change in place is copied. 1 MB is 10⁶ bytes.
+
+- **a**: a compacted log in segments of 64 MiB, batches of 16 KiB, values of 100 to 1,024 B, four idempotent producers;
+  a tenth of the records are the newest of their key. `min.cleanable.dirty.ratio` goes from 1 to 0.01 while the broker
+  runs: from the answer to that until the broker notes in `cleaner-offset-checkpoint` that all is cleaned. The bytes of
+  the log by that time. One cleaner thread, 128 MiB for the map of keys, no throttle, `log.cleaner.backoff.ms` 20.
+- **b**: eight partitions of the same log, without the mark of a clean stop and without recovery points, as if nothing
+  had been flushed before a kill -9: from process start until ListOffsets answers with the end of all. What such a start
+  takes without data, the median of several, is taken off. With one recovery thread, then with the default of both
+  brokers, two.
+- **c**: 10,000 segments of eight batches, 20 records each. ListOffsets with random times, one at a time, for the
+  latencies, then over 16 connections for the rate; every answer is checked. The last line compares p50 with that in a
+  log of 1,000 segments: by how much the number of segments makes a look-up slower.
+- Apache Kafka runs as a KRaft single node with the JVM options of its own start script. It is warmed up before the
+  first figure of a and c counts: {warming}; headwater gets the same. A start is cold by nature.
+
+Run it yourself with `make bench`.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A benchmark's page: the name of its files, and its text with places for what a run finds."""
@@ -122,6 +165,7 @@ class Page:
 
 BROKER = Page(name="broker", template=_BROKER_PAGE)
 GROUPS = Page(name="groups", template=_GROUPS_PAGE)
+LOG_LIFE = Page(name="log_life", template=_LOG_LIFE_PAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,24 +148,25 @@ class Load:
         return {"memory": procstat.memory_bytes(broker.pid) / 1e6}
 
 
-def _admin(broker: Running) -> AdminClient:
+def admin(broker: Running) -> AdminClient:
+    """A client for topics and settings; it must outlive its futures."""
     return AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}", "socket.timeout.ms": 120_000, "log_level": 3})
 
 
-def _settle(broker: Running, futures: "dict[str, Future[None]]") -> None:
+def settle(broker: Running, futures: "dict[str, Future[None]]") -> None:
+    """Waits until topics are made, changed or deleted."""
     for name, future in futures.items():
         try:
             future.result()
         except KafkaException as error:
             said = broker.last_words()
-            raise ShapeError(f"topic {name} was not made or deleted: {error}\n{broker.name} said:\n{said}") from None
+            raise ShapeError(f"topic {name} was not made or changed: {error}\n{broker.name} said:\n{said}") from None
 
 
 def _create(broker: Running, topics: dict[str, int]) -> None:
     new = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in topics.items()]
-    # The client must outlive its futures.
-    admin = _admin(broker)
-    _settle(broker, admin.create_topics(new, operation_timeout=60, request_timeout=120))
+    client = admin(broker)
+    settle(broker, client.create_topics(new, operation_timeout=60, request_timeout=120))
 
 
 @contextmanager
@@ -174,8 +175,8 @@ def topic(broker: Running, *, partitions: int) -> Iterator[str]:
     name = f"bench-{uuid.uuid4().hex[:8]}"
     _create(broker, {name: partitions})
     yield name
-    admin = _admin(broker)
-    _settle(broker, admin.delete_topics([name], operation_timeout=30))
+    client = admin(broker)
+    settle(broker, client.delete_topics([name], operation_timeout=30))
     give_up = time.monotonic() + 30
     while any(broker.data.glob(f"{name}-*")):
         if time.monotonic() > give_up:

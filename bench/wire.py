@@ -1,7 +1,8 @@
 """The few Kafka messages the benchmarks speak themselves, written by hand.
 
 Nothing of headwater is imported here: a benchmark must not share code with what it measures. The versions are
-those that name topics (Produce 9, Fetch 12, Metadata 4), so that a request can be built once and replayed.
+those that name topics (Produce 9, Fetch 12, Metadata 4, ListOffsets 5), so that a request can be built once and
+replayed.
 """
 
 import socket
@@ -133,8 +134,28 @@ def ask(port: int, request: bytes, *, timeout_s: float) -> bytes:
     """Sends one request over a connection of its own; the answer without its length."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(request)
-        (size,) = struct.unpack(">i", _read_exactly(connection, 4))
-        return _read_exactly(connection, size)
+        return read_frame(connection)
+
+
+def read_frame(connection: socket.socket) -> bytes:
+    """The next answer without its length."""
+    (size,) = struct.unpack(">i", _read_exactly(connection, 4))
+    return _read_exactly(connection, size)
+
+
+def list_offsets_request(topic: str, partition: int, timestamp_ms: int) -> bytes:
+    """Where a time begins in one partition (version 5); the timestamp, -1 for the end, is its last eight bytes."""
+    name = topic.encode()
+    topics = struct.pack(">ih", 1, len(name)) + name + struct.pack(">iiiq", 1, partition, -1, timestamp_ms)
+    return _request(2, 5, struct.pack(">ib", -1, 0) + topics, flexible=False)
+
+
+def listed_offset(answer: bytes) -> int:
+    """The offset in the answer to `list_offsets_request`, which must be without an error."""
+    error, _, offset, _ = struct.unpack_from(">hqqi", answer, len(answer) - 22)
+    if error:
+        raise ConnectionError(f"ListOffsets was answered with error code {error}")
+    return int(offset)
 
 
 def answers(port: int) -> bool:

@@ -92,6 +92,22 @@ def end_to_end(port: int, topic: str, rate: int, value_bytes: int, warm_s: float
     return {"p50_ms": percentile_ms(ordered, 0.5), "p99_ms": percentile_ms(ordered, 0.99)}
 
 
+def lookups(
+    port: int, topic: str, first_ms: int, records: int, connections: int, warm_s: float, run_s: float, seed: int
+) -> dict[str, float]:
+    """Look-ups by time, for log_life.py: one at a time, then over several connections."""
+    import lookups as by_time
+
+    log = {"first_ms": first_ms, "records": records}
+    _, ordered = by_time.run(port, topic, connections=1, warm_s=warm_s, run_s=run_s, seed=seed, **log)
+    rate, _ = by_time.run(port, topic, connections=connections, warm_s=0.2, run_s=run_s, seed=seed + 1, **log)
+    return {
+        "p50_ms": percentile_ms(list(ordered), 0.5),
+        "p99_ms": percentile_ms(list(ordered), 0.99),
+        "rate": rate,
+    }
+
+
 def ticking_timer(interval_s: float) -> int:
     """A timerfd that ticks at this interval: epoll's own timeout knows whole milliseconds only."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -108,6 +124,7 @@ TASKS: dict[str, Callable[..., dict[str, float]]] = {
     "small_requests": small_requests,
     "end_to_end": end_to_end,
     "group": group,
+    "lookups": lookups,
 }
 
 if __name__ == "__main__":
