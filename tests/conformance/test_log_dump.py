@@ -168,7 +168,7 @@ def write_records(folder: Path, records: list[CoordinatorRecord]) -> Path:
 
 
 def older(record: CoordinatorRecord, version: int, value: object, kind: groups.RecordType) -> CoordinatorRecord:
-    return record._replace(value=kind.value.encode(value, version))
+    return CoordinatorRecord(record.key, kind.value.encode(value, version))
 
 
 def test_group_records(tmp_path: Path) -> None:

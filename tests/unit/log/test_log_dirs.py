@@ -2,11 +2,11 @@
 was.
 """
 
+import errno
 import json
 import subprocess
 import sys
 import time
-import errno
 from pathlib import Path
 from uuid import UUID
 
