@@ -171,6 +171,9 @@ def older(record: CoordinatorRecord, version: int, value: object, kind: groups.R
     return CoordinatorRecord(record.key, kind.value.encode(value, version))
 
 
+_GROUP_TOPICS_KEY = struct.pack(">hh", 4, 1) + b"g"
+
+
 def test_group_records(tmp_path: Path) -> None:
     topic_id = UUID(int=2**127 + 5)
     offset = groups.OffsetValue(
@@ -228,12 +231,16 @@ def test_group_records(tmp_path: Path) -> None:
         groups.TARGET_MEMBER.record(member_key, groups.TargetMemberValue(partitions)),
         groups.CURRENT_MEMBER.record(member_key, current),
         groups.REGEX.record(groups.RegexKey("g", "t.*"), groups.RegexValue(topics=("t",), version=3, timestamp_ms=4)),
+        # What Kafka 4.0 wrote of a group's topics: one with a partition in rack r, then the tombstone.
+        CoordinatorRecord(_GROUP_TOPICS_KEY, b"\0\0\2" + topic_id.bytes + b"\2t\0\0\0\1\2\0\0\0\0\2\2r\0\0\0"),
+        CoordinatorRecord(_GROUP_TOPICS_KEY, None),
         CoordinatorRecord(struct.pack(">h", 99), b"?"),
     ]
     out, err = same([write_records(tmp_path / "__consumer_offsets-0", written)], "--offsets-decoder")
     assert not err
     assert len(out) == 3 + len(written)
-    assert out[-1].endswith("key: Unknown record type 99 at offset 24, skipping.")
+    assert '"partitionMetadata":[{"partition":0,"racks":["r"]}]' in out[-3]
+    assert out[-1].endswith("key: Unknown record type 99 at offset 26, skipping.")
 
 
 def test_transaction_records(tmp_path: Path) -> None:

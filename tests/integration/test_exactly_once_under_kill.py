@@ -24,6 +24,11 @@ BACKLOG = 300
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    # A worker that leaves while the broker is dead is not heard: others get its partitions when its session ends.
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 CLASSIC = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 300}

@@ -7,13 +7,13 @@ versions that a field is shown in. Records of share and streams groups are left 
 import base64
 import re
 import struct
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from headwater.coordinator.group import consumer_protocol
 from headwater.coordinator.group import records as groups
-from headwater.coordinator.schema import CorruptRecordError
+from headwater.coordinator.schema import ID, INT32, STRING, CorruptRecordError, Field, Struct, array
 from headwater.coordinator.transaction import records as transactions
 from headwater.protocol.records import Record
 
@@ -32,11 +32,47 @@ class _Shown(NamedTuple):
     unless: object = _ALWAYS
 
 
+@dataclass(frozen=True, slots=True)
+class _PartitionRacks:
+    partition: int
+    racks: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicMetadata:
+    topic_id: UUID
+    topic_name: str
+    partition_count: int
+    racks: tuple[_PartitionRacks, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupTopics:
+    topics: tuple[_TopicMetadata, ...] | None
+
+
+_RACKS: Final = Struct(_PartitionRacks, Field("partition", INT32), Field("racks", array(STRING)), flexible_since=0)
+_TOPIC_METADATA: Final = Struct(
+    _TopicMetadata,
+    Field("topic_id", ID),
+    Field("topic_name", STRING),
+    Field("partition_count", INT32),
+    Field("racks", array(_RACKS.kind)),
+    flexible_since=0,
+)
+# Kafka 4.0 wrote what a group's topics look like; since 4.1 a hash says it, and of this only tombstones are written.
+_GROUP_TOPICS: Final = groups.RecordType(
+    4,
+    Struct(groups.GroupKey, Field("group", STRING)),
+    Struct(_GroupTopics, Field("topics", array(_TOPIC_METADATA.kind)), flexible_since=0),
+)
+
 _KEY_NAMES: Final = {
     0: ("group", "topic", "partition"),
     1: ("group", "topic", "partition"),
     2: ("group",),
     3: ("groupId",),
+    4: ("groupId",),
     5: ("groupId", "memberId"),
     6: ("groupId",),
     7: ("groupId", "memberId"),
@@ -105,6 +141,14 @@ _VALUE_NAMES: Final[dict[type, tuple[_Shown, ...]]] = {
         _Shown("version", "version"),
         _Shown("timestamp_ms", "timestamp"),
     ),
+    _GroupTopics: (_Shown("topics", "topics"),),
+    _TopicMetadata: (
+        _Shown("topic_id", "topicId"),
+        _Shown("topic_name", "topicName"),
+        _Shown("partition_count", "numPartitions"),
+        _Shown("racks", "partitionMetadata"),
+    ),
+    _PartitionRacks: (_Shown("partition", "partition"), _Shown("racks", "racks")),
     consumer_protocol.Subscription: (
         _Shown("topics", "topics"),
         _Shown("user_data", "userData"),
@@ -144,7 +188,7 @@ def group_record(record: Record) -> tuple[str | None, str | None]:
     """A record of `__consumer_offsets`."""
     key = _key_of(record)
     try:
-        found = groups.decode(key, record.value)
+        found = _group_topics(key, record.value) or groups.decode(key, record.value)
         if found is None:
             return _unknown(key, record), None
         number = _VERSION.unpack_from(key)[0]
@@ -154,6 +198,14 @@ def group_record(record: Record) -> tuple[str | None, str | None]:
         return _key_text(number, data), _value_text(record, value)
     except CorruptRecordError as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
+
+
+def _group_topics(key: bytes, value: bytes | None) -> tuple[groups.RecordType, Any, Any] | None:
+    """A record that the coordinator has no use for, None when it is another."""
+    kind = _GROUP_TOPICS
+    if key[: _VERSION.size] != _VERSION.pack(kind.number):
+        return None
+    return kind, kind.key.decode(key, kind.number), None if value is None else kind.value.decode(value, 0)
 
 
 def transaction_record(record: Record) -> tuple[str | None, str | None]:

@@ -36,12 +36,14 @@ SIPHASH_128 = (
 @functools.cache
 def load_plain() -> dict[str, ModuleType]:
     """The modules from their sources, as if there were no Cython."""
-    names = [f"headwater.log.{part}" for part in PARTS]
+    names = [f"headwater.log.cleaning.{part}" for part in PARTS]
     before = {name: sys.modules.get(name) for name in ("cython", *names)}
     try:
         sys.modules["cython"] = None  # type: ignore[assignment]
         for name in names:
-            source = Path(str(importlib.import_module("headwater.log").__file__)).with_name(f"{name.split('.')[-1]}.py")
+            source = Path(str(importlib.import_module("headwater.log.cleaning").__file__)).with_name(
+                f"{name.split('.')[-1]}.py"
+            )
             spec = importlib.util.spec_from_file_location(name, source)
             assert spec is not None
             assert spec.loader is not None
@@ -57,7 +59,7 @@ def load_plain() -> dict[str, ModuleType]:
 
 
 def load_compiled() -> dict[str, ModuleType]:
-    found = {part: importlib.import_module(f"headwater.log.{part}") for part in PARTS}
+    found = {part: importlib.import_module(f"headwater.log.cleaning.{part}") for part in PARTS}
     if any(str(module.__file__).endswith(".py") for module in found.values()):
         pytest.skip("the extension modules are not built: python setup.py build_ext --inplace")
     return found

@@ -53,7 +53,7 @@ def filled(fs: FileSystem, folder: str) -> LogDirs:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other thread reads here, and hundreds of moves would wait for none."""
-    monkeypatch.setattr("headwater.log.replica_move._PAUSE_S", 0)
+    monkeypatch.setattr("headwater.log.moving.replica_move._PAUSE_S", 0)
 
 
 @pytest.fixture
