@@ -80,9 +80,12 @@ class Dispatcher:
         self._broker = broker
         self._queue = asyncio.Semaphore(broker.config.queued_max_requests)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.requests = 0
+        """How many came so far."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Any:
         """The reply to `frame`, or PENDING. The frame's memory is the connection's again when this returns."""
+        self.requests += 1
         try:
             header = read_header(frame)
             if not header.supported:

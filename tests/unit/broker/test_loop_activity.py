@@ -1,27 +1,23 @@
-"""Threads in the background can tell whether the event loop has work."""
+"""Threads in the background can tell whether clients are being served."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from headwater.broker.services import loop_activity
 from headwater.broker.services.loop_activity import LoopActivity
 
 
-def work_for(cpu_s: float) -> None:
-    began_s = time.thread_time()
-    while time.thread_time() - began_s < cpu_s:
-        pass
-
-
-def rest_until_idle(activity: LoopActivity) -> None:
-    while activity.is_busy():
-        time.sleep(0.02)
-
-
-def test_a_thread_that_works_is_busy_and_one_that_waits_is_not() -> None:
-    activity = LoopActivity()
-    with ThreadPoolExecutor(1) as other:
-        for _ in range(2):
-            work_for(0.002)
-            assert other.submit(activity.is_busy).result()
-            # This thread does nothing meanwhile.
-            other.submit(rest_until_idle, activity).result(timeout=20)
+def test_a_loop_that_serves_is_busy_and_one_that_does_not_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, requests = [100.0], [5]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    activity = LoopActivity(lambda: requests[0])
+    assert not activity.is_busy()
+    for _ in range(2):
+        requests[0] += 1
+        now_s[0] += 2 * loop_activity._WINDOW_S
+        assert activity.is_busy()
+        now_s[0] += loop_activity._WINDOW_S / 2
+        assert activity.is_busy(), "a moment ago is now"
+        now_s[0] += 2 * loop_activity._WINDOW_S
+        assert not activity.is_busy()

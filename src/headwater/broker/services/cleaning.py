@@ -44,7 +44,7 @@ class LogCleaning:
         self._uncleanable: set[Log] = set()
         self._resting_until_s: dict[Log, float] = {}
         self._one_is_done = asyncio.Event()
-        self._loop_activity = LoopActivity()
+        self._loop_activity = LoopActivity(lambda: broker.dispatcher.requests)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

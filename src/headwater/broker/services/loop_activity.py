@@ -1,28 +1,29 @@
-"""Tells threads that work in the background whether the event loop is busy, so that they can make way for it."""
+"""Tells threads that work in the background whether clients are being served, so that they can make way for them."""
 
-import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
-_AT_WORK_S: Final = 20e-6
-_LATELY_S: Final = 0.1
+_WINDOW_S: Final = 0.02
 
 
 class LoopActivity:
-    """Made on the loop's thread, asked from any other.
+    """Asked from any thread. `count_requests` says how many requests were served so far.
 
-    Goes by the CPU time of the loop's thread, so serving requests costs nothing for it.
+    Requests, not the loop's time on the CPU: the short steps of a cleaning run on the loop too.
     """
 
-    def __init__(self) -> None:
-        self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        self._used_s = time.clock_gettime(self._clock)
-        self._busy_until_s = 0.0
+    def __init__(self, count_requests: Callable[[], int]) -> None:
+        self._count_requests = count_requests
+        self._counted = count_requests()
+        self._since_s = time.monotonic()
+        self._is_busy = False
 
     def is_busy(self) -> bool:
-        """Whether the loop has had work within the last moments."""
-        used_s, now_s = time.clock_gettime(self._clock), time.monotonic()
-        if used_s - self._used_s > _AT_WORK_S:
-            self._busy_until_s = now_s + _LATELY_S
-        self._used_s = used_s
-        return now_s < self._busy_until_s
+        """Whether a request came within the last moments."""
+        now_s = time.monotonic()
+        if now_s - self._since_s >= _WINDOW_S:
+            counted = self._count_requests()
+            self._is_busy = counted != self._counted
+            self._counted, self._since_s = counted, now_s
+        return self._is_busy
