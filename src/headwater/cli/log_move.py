@@ -1,15 +1,14 @@
 """`headwater log move`: has partitions moved to another log dir of their broker, and shows how far that is."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from headwater.cli.output import bytes_for_people, complain, fail, print_json, print_table, with_client
+from headwater.cli.progress import byte_progress
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ async def _begin(client: "Client", moves: _Moves, partitions: Sequence[TopicPart
 async def _follow(client: "Client", moves: _Moves) -> None:
     from headwater.client.admin import describe_log_dirs
 
-    with _progress(sum(move.size_bytes for move in moves.moves.values())) as show:
+    with byte_progress(sum(move.size_bytes for move in moves.moves.values())) as show:
         while open_moves := [move.partition for move in moves.moves.values() if not move.is_settled]:
             await asyncio.sleep(_LOOK_EVERY_S)
             _take_in(moves, await describe_log_dirs(client, moves.broker, open_moves))
@@ -181,18 +180,3 @@ def _state(move: _Move) -> str:
     if move.error:
         return "not moved"
     return "there" if move.is_there else "on its way"
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr where somebody looks at it; takes how many bytes are done."""
-    if not sys.stderr.isatty():
-        yield lambda size_bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("move", total=total_bytes)
-        yield lambda size_bytes: progress.update(task, completed=size_bytes)

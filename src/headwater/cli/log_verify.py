@@ -1,12 +1,10 @@
 """`headwater log verify`: runs the check, shows how far it is, and tells the faults one a line."""
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
+from headwater.cli.progress import byte_progress
 from headwater.log.filesystem import FileSystem
 from headwater.log.inspection.verify import Verification
 from headwater.log.inspection.verify_partition import Fault
@@ -23,7 +21,14 @@ def verify_folder(folder: Path, *, as_json: bool) -> bool:
     if in_use:
         complain(f"{folder} is in use by a running broker: what is being written now is passed over")
     faults: list[Fault] = []
-    with _progress(Verification(fs, str(folder)).total_bytes()) as progress:
+    with byte_progress(Verification(fs, str(folder)).total_bytes()) as show:
+        done_bytes = 0
+
+        def progress(size_bytes: int) -> None:
+            nonlocal done_bytes
+            done_bytes += size_bytes
+            show(done_bytes)
+
         verification = Verification(fs, str(folder), in_use=in_use, progress=progress)
         try:
             for fault in verification.faults():
@@ -69,18 +74,3 @@ def _is_in_use(folder: Path) -> bool:
         if f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}" in locks:
             return True
     return False
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr where somebody looks at it; takes how many more bytes are done."""
-    if not sys.stderr.isatty():
-        yield lambda size_bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verify", total=total_bytes)
-        yield lambda size_bytes: progress.advance(task, size_bytes)

@@ -1,8 +1,8 @@
-"""A progress bar with rates on stderr, where stderr is a terminal and the input is none."""
+"""Progress bars with rates on stderr, where stderr is a terminal and the input is none."""
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -47,3 +47,18 @@ def progress_for(paths: Sequence[str]) -> Iterator[Progress]:
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.fields[records]}"))
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bar(progress, progress.add_task("produce", total=total_bytes(paths), records=""))
+
+
+@contextmanager
+def byte_progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A bar over so many bytes, where somebody looks at it; call what you get with how many are done."""
+    if not sys.stderr.isatty():
+        yield lambda done_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total_bytes)
+        yield lambda done_bytes: progress.update(task, completed=done_bytes)
