@@ -46,6 +46,14 @@ def is_running(pid: int) -> bool:
     return True
 
 
+@pytest.fixture(autouse=True)
+def _hang_ups_end_processes() -> Iterator[None]:
+    """Whoever runs the tests may have them outlive a hang-up (nohup): children would inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def demo_up_to(step: str, *arguments: str) -> Iterator[tuple[Started, str]]:
     """A demo that has printed a line that begins with `step`, and what it has printed."""
