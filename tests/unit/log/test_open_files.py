@@ -6,14 +6,11 @@ from pathlib import Path
 from headwater.log.filesystem import FileSystem
 from headwater.log.log import Log
 from headwater.log.open_files import OpenFiles
+from open_descriptors import open_below
 
 from .building import NOW_MS, all_records, append, batch, topic_config
 
 CONFIG = topic_config(segment_bytes=600)
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def open_many(path: Path, files: OpenFiles, count: int) -> list[Log]:
@@ -25,18 +22,17 @@ def open_many(path: Path, files: OpenFiles, count: int) -> list[Log]:
 
 def test_no_more_files_stay_open_than_allowed(tmp_path: Path) -> None:
     files = OpenFiles(FileSystem(), limit=5)
-    before = descriptors()
     logs = open_many(tmp_path, files, 30)
     for round_ in range(10):
         for log in logs:
             append(log, batch([b"%d" % round_, bytes(50)]))
-            assert descriptors() - before <= 5
+            assert open_below(tmp_path) <= 5
     for log in logs:
         assert [offset for offset, _ in all_records(log)] == list(range(20))
-        assert descriptors() - before <= 5
+        assert open_below(tmp_path) <= 5
     for log in logs:
         log.close()
-    assert descriptors() == before
+    assert open_below(tmp_path) == 0
     assert len(files) == 0
 
 
