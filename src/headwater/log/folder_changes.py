@@ -62,6 +62,8 @@ class FolderChanges:
     def sync(self, folder: str) -> None:
         """Bring everything that was noted to the device, and the folder's own name when it is new."""
         while self._finished:
+            # Its records may be on the device, and what was cut behind them by the roll not yet.
+            self._fs.sync_file(self._finished[0].path)
             self._finished[0].sync_indexes()
             del self._finished[0]
         while self._snapshot_files:

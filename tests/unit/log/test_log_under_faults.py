@@ -4,6 +4,7 @@ The machines try everything in any order; what they have found once stands below
 them for longer.
 """
 
+import contextlib
 import errno
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from headwater.log.log import Log
 from headwater.log.log_dirs import LogDirs
-from headwater.testing.faulty_filesystem import FaultyFileSystem
+from headwater.testing.faulty_filesystem import FaultyFileSystem, MachineStoppedError
 
 from .building import NOW_MS, all_records, append, batch, marker, open_log, topic_config
 from .cleaning_faults_machine import CleaningUnderFaults
@@ -198,6 +199,43 @@ def test_the_indexes_of_a_segment_sealed_after_the_last_flush_are_not_trusted(tm
     times.write_bytes(times.read_bytes()[:-12])
     again = open_log(tmp_path, CONFIG, clean=False, recovery_point=log.recovery_point)
     assert again.offset_for_timestamp(NOW_MS + 50, 6) == (NOW_MS + 50, 5, 0)
+
+
+def test_what_a_full_disk_left_behind_a_segment_does_not_come_back_and_cut_the_log() -> None:
+    for fs in machines():
+        log = log_on(fs)
+        fs.free_bytes = 200
+        with pytest.raises(OSError, match="No space left"):
+            append(log, batch([bytes(400)]))
+        fs.free_bytes = None
+        # Shorter than what the failed append wrote: some of that lies behind it, on the device too.
+        append(log, batch([b"first"]))
+        log.flush()
+        log.roll(NOW_MS)
+        append(log, batch([b"second"]))
+        log.flush()
+        again = log_on(fs.lose_power(), clean=False)
+        assert [offset for offset, _ in all_records(again)] == [0, 1]
+
+
+def test_a_deletion_that_the_power_cuts_short_takes_nothing_else_along() -> None:
+    outcomes = set()
+    for calls in range(1, 12):
+        for fs in machines(10):
+            dirs = dirs_on(fs)
+            log = dirs.logs[PARTITION]
+            append(log, batch([b"old"]))
+            log.roll(NOW_MS)
+            append(log, batch([b"new", b"newer"]))
+            log.flush()
+            fs.stop_after(calls)
+            with contextlib.suppress(MachineStoppedError):
+                log.delete_records_before(1)
+            dirs.abandon()
+            again = dirs_on(fs.lose_power())
+            outcomes.add(tuple(offset for offset, _ in all_records(again.logs[PARTITION])))
+            again.abandon()
+    assert outcomes == {(0, 1, 2), (1, 2)}
 
 
 def test_records_written_after_a_recovery_that_cut_are_not_taken_for_flushed() -> None:
