@@ -80,11 +80,10 @@ def values(bootstrap: str, topic: str, isolation_level: str) -> list[list[int]]:
 def wait_until_all_is_read(group: CopyingGroup, records: int) -> None:
     """Waits until the group's committed offsets add up to so many records."""
     observer = Consumer({**group.client, "group.id": group.name, "isolation.level": "read_committed"})
-    partitions = [TopicPartition(group.source, partition) for partition in range(PARTITIONS)]
 
     def all_is_read() -> bool:
         try:
-            offsets = observer.committed(partitions, 5)
+            offsets = observer.committed(group.start, 5)
         except KafkaException:  # the broker has just been started, and may be loading the group
             return False
         return sum(max(one.offset, 0) for one in offsets) == records
@@ -104,7 +103,7 @@ def copy_while_killing(broker: HeadwaterProcess, *, kills: int, **member: object
         source, sink = (create_topic(wire, partitions=PARTITIONS).name for _ in range(2))
     feeder = Feeder(broker.bootstrap, source)
     hit = dict.fromkeys(Doing, 0)
-    with CopyingGroup(broker.bootstrap, source, sink, workers=3, **member) as group:
+    with CopyingGroup(broker.bootstrap, source, sink, partitions=PARTITIONS, workers=3, **member) as group:
         for number in range(kills):
             copied = group.copied
             feeder.feed_up_to(copied + BACKLOG)

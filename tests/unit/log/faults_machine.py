@@ -2,7 +2,8 @@
 
 Whatever happens, in whatever order, these hold: a call that met an error of the disk raises; after an error the log
 goes on as if the call had not been made; after a death or a loss of power the log is what it was at some moment since
-the last flush, never less than what was flushed; indexes, producers and epochs are those of the records that are there.
+the last flush, never less than what was flushed, but for a deletion that was cut short: it is done, in part or not;
+indexes, producers and epochs are those of the records that are there.
 
 To add a deed, write a rule that calls `self.attempt` and says what the model does when it is done.
 """
@@ -21,7 +22,7 @@ from headwater.log.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS
 from headwater.log.log_dirs import LogDirError, LogDirs
 from headwater.log.producer_state import ProducerStates
 from headwater.log.recovery import replay_batch
-from headwater.log.retention import delete_old_segments
+from headwater.log.retention import count_old_segments, delete_old_segments
 from headwater.log.segment import Segment
 from headwater.log.txn_index import AbortedTxn
 from headwater.protocol.records import BatchHeader, check_batches
@@ -67,6 +68,8 @@ class Model:
 
     batches: list[Written] = field(default_factory=list)
     start: int = 0
+    asked_start: int = 0
+    """Where the log would begin if a deletion that was cut short were done; `start` when there is none."""
     largest_start: int = 0
     """Before it the leader epochs may be forgotten, although the records come back in a crash."""
     earlier: list[list[Written]] = field(default_factory=list)
@@ -339,18 +342,22 @@ class LogUnderFaults(UnderFaults):
     @rule(trouble=TROUBLES)
     def retain(self, trouble: Trouble | None) -> None:
         up_to = self.newest_deletable()
-        self.delete(lambda: delete_old_segments(self.log, high_watermark=up_to, now_ms=NOW_MS), up_to, trouble)
+        ends = [*(segment.base_offset for segment in self.log.segments), self.log.log_end_offset]
+        start = ends[count_old_segments(self.log, high_watermark=up_to, now_ms=NOW_MS)]
+        self.delete(lambda: delete_old_segments(self.log, high_watermark=up_to, now_ms=NOW_MS), start, trouble)
 
     def newest_deletable(self) -> int:
         # A producer whose records all went may be forgotten at a restart, so the newest batches stay.
         newest = {header.producer_id: header.base_offset for header in self.headers() if header.producer_id >= 0}
         return min([self.log.last_stable_offset, *newest.values()])
 
-    def delete(self, deed: Callable[[], object], up_to: int, trouble: Trouble | None) -> None:
+    def delete(self, deed: Callable[[], object], start: int, trouble: Trouble | None) -> None:
         lives = self.fs
-        self.model.largest_start = max(self.model.largest_start, up_to)
+        self.model.asked_start = max(self.model.start, start)
+        self.model.largest_start = max(self.model.largest_start, start)
         if self.attempt(deed, trouble):
-            self.model.start = self.log.log_start_offset
+            assert self.log.log_start_offset == self.model.asked_start
+            self.model.start = self.model.asked_start
         elif self.fs is lives:
             self.offline = True
 
@@ -362,17 +369,17 @@ class LogUnderFaults(UnderFaults):
         possible = [[each for each in batches if each.first >= first] for batches in (model.batches, *model.earlier)]
         assert any(found == batches[: len(found)] for batches in possible), "what is there was never there so"
         assert log.log_end_offset >= self.flushed
-        promised = [each for each in model.batches if model.start < each.next <= self.flushed]
+        promised = [each for each in model.batches if model.asked_start < each.next <= self.flushed]
         # Deleted records may be back before them.
         kept = [each for each in found if promised and each.first >= promised[0].first]
         assert kept[: len(promised)] == promised, "something flushed is gone"
         assert self.checkpointed_start <= log.log_start_offset
-        assert log.log_start_offset <= model.start or not promised
+        assert log.log_start_offset <= model.asked_start or not promised
         assert log.log_start_offset >= first or not found
         # What was cut or dropped now may come back with the next loss of power, unless it is synced by then.
         model.earlier.append(model.batches)
         model.batches = found
-        model.start = log.log_start_offset
+        model.start = model.asked_start = log.log_start_offset
         self.checkpointed_start = min(self.checkpointed_start, model.start)
         self.flushed = min(self.flushed, model.end)
         self.offline = False
