@@ -16,7 +16,7 @@ from headwater import LocalBroker
 from headwater.cli.demo_broker import DemoError, demand_space
 from headwater.cli.demo_records import VALUE, Leg, Plan, demand_same_bytes, read_all, write_all
 from headwater.client import Client
-from headwater.client.producer import BatchProducer
+from headwater.client.thin.producer import BatchProducer
 
 from .cli_runner import HEADWATER, Cli, Started
 

@@ -65,8 +65,8 @@ def show_cluster(
 
 
 async def _look_around(client: "Client", *, with_apis: bool) -> dict[str, Any]:
-    from headwater.client.admin import describe_cluster
     from headwater.client.connection import Address
+    from headwater.client.thin.admin import describe_cluster
 
     found = await describe_cluster(client)
     brokers = []
@@ -85,7 +85,7 @@ async def _look_around(client: "Client", *, with_apis: bool) -> dict[str, Any]:
 
 
 async def _log_dirs(client: "Client", broker: int) -> list[dict[str, Any]]:
-    from headwater.client.admin import describe_log_dirs
+    from headwater.client.thin.admin import describe_log_dirs
 
     found = []
     for log_dir in await describe_log_dirs(client, broker):

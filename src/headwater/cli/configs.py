@@ -12,7 +12,7 @@ from headwater.cli.output import counted, print_json, print_table, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.admin import ConfigChange, ResourceType
+    from headwater.client.thin.admin import ConfigChange, ResourceType
 
 app = new_app("Describe and alter configs of topics and brokers.")
 
@@ -73,7 +73,7 @@ def describe(
     """Show configs with their values and where those come from."""
 
     async def run(client: "Client") -> Sequence[Any]:
-        from headwater.client.admin import describe_configs
+        from headwater.client.thin.admin import describe_configs
 
         resource, resource_name = _resource(entity, name)
         return (await describe_configs(client, resource, [resource_name]))[resource_name]
@@ -116,7 +116,7 @@ def alter(
         raise typer.BadParameter("nothing to change: use --set, --delete, --append or --subtract")
 
     async def run(client: "Client") -> "list[ConfigChange]":
-        from headwater.client.admin import AlterOperation, ConfigChange, alter_configs
+        from headwater.client.thin.admin import AlterOperation, ConfigChange, alter_configs
 
         changes = [ConfigChange(operation=AlterOperation[how], name=what, value=value) for how, what, value in wishes]
         await alter_configs(client, *_resource(entity, name), changes)
@@ -132,7 +132,7 @@ def alter(
 
 
 def _resource(entity: Entity, name: str) -> "tuple[ResourceType, str]":
-    from headwater.client.admin import ResourceType
+    from headwater.client.thin.admin import ResourceType
 
     if entity is Entity.TOPICS:
         return ResourceType.TOPIC, name

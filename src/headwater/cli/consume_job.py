@@ -14,8 +14,8 @@ from headwater.cli.output import complain
 from headwater.cli.record_format import Formatter, Origin
 from headwater.cli.start_position import StartAt, start_offsets
 from headwater.client import Client, RefusedError
-from headwater.client.fetcher import Fetched, Fetcher
-from headwater.client.offsets import Isolation, Spot, list_offsets
+from headwater.client.thin.fetcher import Fetched, Fetcher
+from headwater.client.thin.offsets import Isolation, Spot, list_offsets
 from headwater.protocol.errors import ErrorCode
 from headwater.protocol.records import Record, decode_records
 from headwater.types import TopicPartition

@@ -42,7 +42,7 @@ def delete(
         raise typer.BadParameter("nothing to delete: name TOPIC:PARTITION:OFFSET or a --file")
 
     async def run(client: "Client") -> dict[TopicPartition, int]:
-        from headwater.client.offsets import delete_records
+        from headwater.client.thin.offsets import delete_records
 
         return await delete_records(client, before)
 

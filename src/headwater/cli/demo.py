@@ -105,7 +105,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
 def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[Leg, Leg]":
     """The records' way into the broker and back, each step shown and checked."""
     from headwater.cli.demo_records import VALUE_BYTES, demand_same_bytes, read_all, write_all
-    from headwater.client.admin import NewTopic, create_topics
+    from headwater.client.thin.admin import NewTopic, create_topics
 
     async def create_topic(client: "Client") -> None:
         for outcome in await create_topics(client, [NewTopic(name=plan.topic, partitions=plan.partitions)]):

@@ -11,14 +11,14 @@ from typing import Final, cast
 
 from headwater.cli.demo_broker import DemoError
 from headwater.client import Client
-from headwater.client.admin import NewTopic, create_topics
 from headwater.client.client import duration
 from headwater.client.coordinators import Coordinated, find_coordinator
 from headwater.client.errors import RefusedError
-from headwater.client.fetcher import Fetched, Fetcher
-from headwater.client.group_offsets import committed_offsets
-from headwater.client.offsets import Isolation, Spot, list_offsets
-from headwater.client.producer import ALL_REPLICAS, now_ms
+from headwater.client.thin.admin import NewTopic, create_topics
+from headwater.client.thin.fetcher import Fetched, Fetcher
+from headwater.client.thin.group_offsets import committed_offsets
+from headwater.client.thin.offsets import Isolation, Spot, list_offsets
+from headwater.client.thin.producer import ALL_REPLICAS, now_ms
 from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i16, i32, i64
 from headwater.protocol.records import decode_records, encode_batch
 from headwater.types import TopicPartition

@@ -14,9 +14,9 @@ from typing import Final
 
 from headwater.cli.demo_broker import DemoError
 from headwater.client import Client
-from headwater.client.fetcher import Fetched, Fetcher
-from headwater.client.offsets import Spot, list_offsets
-from headwater.client.producer import BatchProducer, now_ms
+from headwater.client.thin.fetcher import Fetched, Fetcher
+from headwater.client.thin.offsets import Spot, list_offsets
+from headwater.client.thin.producer import BatchProducer, now_ms
 from headwater.protocol.records import decode_columns
 from headwater.types import TopicPartition
 

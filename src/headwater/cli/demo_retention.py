@@ -12,10 +12,10 @@ from typing import Final
 
 from headwater.cli.demo_broker import DemoError
 from headwater.client import Client
-from headwater.client.admin import NewTopic, create_topics, describe_cluster, describe_log_dirs
-from headwater.client.fetcher import Fetcher
-from headwater.client.offsets import Spot, list_offsets
-from headwater.client.producer import BatchProducer, now_ms
+from headwater.client.thin.admin import NewTopic, create_topics, describe_cluster, describe_log_dirs
+from headwater.client.thin.fetcher import Fetcher
+from headwater.client.thin.offsets import Spot, list_offsets
+from headwater.client.thin.producer import BatchProducer, now_ms
 from headwater.protocol.records import decode_records
 from headwater.types import TopicPartition
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.groups import Group
+    from headwater.client.thin.groups import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class PartitionLag:
 
 async def partition_lags(client: "Client", group: "Group") -> list[PartitionLag]:
     """Every partition that a member has or that an offset is committed for, by topic and number."""
-    from headwater.client.group_offsets import committed_offsets, log_ends
+    from headwater.client.thin.group_offsets import committed_offsets, log_ends
 
     owners = {partition: member for member in group.members for partition in member.assignment}
     committed = await committed_offsets(client, group.group_id)

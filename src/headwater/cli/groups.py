@@ -22,7 +22,7 @@ from headwater.cli.output import confirm, exit_if_failed, print_json, print_tabl
 if TYPE_CHECKING:
     from headwater.cli.group_lag import PartitionLag
     from headwater.client import Client
-    from headwater.client.groups import Group, ListedGroup
+    from headwater.client.thin.groups import Group, ListedGroup
 
 app = new_app("List, describe and delete groups of consumers, and reset their offsets.")
 
@@ -64,7 +64,7 @@ def list_all(
     """List groups with their type and state."""
 
     async def run(client: "Client") -> "list[ListedGroup]":
-        from headwater.client.groups import list_groups
+        from headwater.client.thin.groups import list_groups
 
         return await list_groups(client)
 
@@ -102,8 +102,8 @@ def describe(
 
     async def run(client: "Client") -> list[Any]:
         from headwater.cli.group_lag import partition_lags
-        from headwater.client.groups import describe_group, list_groups
-        from headwater.client.outcomes import for_each
+        from headwater.client.thin.groups import describe_group, list_groups
+        from headwater.client.thin.outcomes import for_each
 
         async def look(name: str) -> "tuple[Group, list[PartitionLag]]":
             group = await describe_group(client, name)
@@ -133,7 +133,7 @@ def members(
     """Show who is in a group, and how many partitions each member has."""
 
     async def run(client: "Client") -> "Group":
-        from headwater.client.groups import describe_group
+        from headwater.client.thin.groups import describe_group
 
         return await describe_group(client, group)
 
@@ -159,8 +159,8 @@ def delete(
         confirm(f"Delete {what} with all committed offsets?", because="deleting offsets is for good")
 
     async def run(client: "Client") -> list[Any]:
-        from headwater.client.groups import delete_group
-        from headwater.client.outcomes import for_each
+        from headwater.client.thin.groups import delete_group
+        from headwater.client.thin.outcomes import for_each
 
         return list(await for_each(groups, lambda name: delete_group(client, name)))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headwater.client.partitioner import partition_for_key
-from headwater.client.producer import Headers, ProducedRecord
+from headwater.client.thin.producer import Headers, ProducedRecord
 
 RECORD_OVERHEAD_BYTES: Final = 16
 """At most what a short record takes in a batch beside its key, value and headers."""

@@ -13,7 +13,7 @@ def show_dirs(bootstrap: str, *, topics: list[str], brokers: list[int], as_json:
     """Prints the dirs, and the partitions of the topics asked for; of all when none is."""
 
     async def run(client: "Client") -> list[dict[str, Any]]:
-        from headwater.client.admin import describe_cluster
+        from headwater.client.thin.admin import describe_cluster
 
         known = sorted(int(broker.broker_id) for broker in (await describe_cluster(client)).brokers)
         unknown = sorted(set(brokers) - set(known))
@@ -60,7 +60,7 @@ def _total(log_dir: dict[str, Any]) -> str:
 
 
 async def _dirs_of(client: "Client", broker: int, topics: list[str]) -> list[dict[str, Any]]:
-    from headwater.client.admin import describe_log_dirs
+    from headwater.client.thin.admin import describe_log_dirs
 
     return [
         {

@@ -86,7 +86,7 @@ def move_partitions(
 
 
 async def _the_broker(client: "Client", broker: int | None) -> int:
-    from headwater.client.admin import describe_cluster
+    from headwater.client.thin.admin import describe_cluster
 
     known = sorted(int(each.broker_id) for each in (await describe_cluster(client)).brokers)
     if broker is None and len(known) == 1:
@@ -97,8 +97,8 @@ async def _the_broker(client: "Client", broker: int | None) -> int:
 
 
 async def _begin(client: "Client", moves: _Moves, partitions: Sequence[TopicPartition]) -> None:
-    from headwater.client.admin import alter_replica_log_dirs, describe_log_dirs
     from headwater.client.errors import RefusedError
+    from headwater.client.thin.admin import alter_replica_log_dirs, describe_log_dirs
     from headwater.protocol.errors import ErrorCode
 
     dirs = [result.log_dir for result in await describe_log_dirs(client, moves.broker, [])]
@@ -117,7 +117,7 @@ async def _begin(client: "Client", moves: _Moves, partitions: Sequence[TopicPart
 
 
 async def _follow(client: "Client", moves: _Moves) -> None:
-    from headwater.client.admin import describe_log_dirs
+    from headwater.client.thin.admin import describe_log_dirs
 
     with byte_progress(sum(move.size_bytes for move in moves.moves.values())) as show:
         while open_moves := [move.partition for move in moves.moves.values() if not move.is_settled]:

@@ -11,7 +11,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.offsets import FoundOffset
+    from headwater.client.thin.offsets import FoundOffset
 
 app = new_app()
 
@@ -46,7 +46,7 @@ def show_offsets(
         )
 
     async def run(client: "Client") -> "dict[TopicPartition, FoundOffset]":
-        from headwater.client.offsets import list_offsets
+        from headwater.client.thin.offsets import list_offsets
 
         wanted: list[TopicPartition] = []
         for place in places:

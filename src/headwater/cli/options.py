@@ -17,7 +17,7 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for the shell."""
 
     async def names(client: "Client") -> list[str]:
-        from headwater.client.admin import list_topics
+        from headwater.client.thin.admin import list_topics
 
         return [topic.name for topic in await list_topics(client) if topic.name and not topic.is_internal]
 

@@ -12,7 +12,7 @@ from headwater.cli.line_input import Lines, LineTooLongError, read_lines
 from headwater.cli.line_records import BadLineError, Batcher, LineFormat
 from headwater.cli.progress import Progress, progress_for
 from headwater.client import Client, ClientError
-from headwater.client.producer import Acknowledged, BatchProducer, now_ms
+from headwater.client.thin.producer import Acknowledged, BatchProducer, now_ms
 
 _LAST_FLUSH_S: Final = 5.0
 

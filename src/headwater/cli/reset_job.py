@@ -32,14 +32,14 @@ async def make_plan(client: "Client", job: ResetJob) -> Plan:
 
 async def commit_plan(client: "Client", plan: Plan) -> None:
     """Commits the new offsets, one group after the other: when one fails, those before it have theirs."""
-    from headwater.client.group_offsets import commit_offsets
+    from headwater.client.thin.group_offsets import commit_offsets
 
     for group, offsets in plan:
         await commit_offsets(client, group, {offset.partition: offset.new for offset in offsets})
 
 
 async def _plan_for(client: "Client", job: ResetJob, group: str) -> list[NewOffset]:
-    from headwater.client.group_offsets import committed_offsets
+    from headwater.client.thin.group_offsets import committed_offsets
 
     await _demand_inactive(client, group)
     committed = await committed_offsets(client, group)
@@ -57,7 +57,7 @@ async def _plan_for(client: "Client", job: ResetJob, group: str) -> list[NewOffs
 async def _demand_inactive(client: "Client", group: str) -> None:
     """A group that is not there is as good as one without members: its first offsets make it."""
     from headwater.client import RefusedError
-    from headwater.client.groups import describe_group
+    from headwater.client.thin.groups import describe_group
     from headwater.protocol.errors import ErrorCode
 
     try:
@@ -86,7 +86,7 @@ async def _scope(
 
 
 async def _still_there(client: "Client", group: str, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    from headwater.client.group_offsets import known_partitions
+    from headwater.client.thin.group_offsets import known_partitions
 
     if not committed:
         raise CannotResetError(f"group {group} has committed nothing: say with --topic where it is to start")
@@ -99,7 +99,7 @@ async def _still_there(client: "Client", group: str, committed: Mapping[TopicPar
 async def _positions(
     client: "Client", places: Sequence[TopicPartition], committed: Mapping[TopicPartition, int], reset: Reset | FilePlan
 ) -> list[Position]:
-    from headwater.client.offsets import Spot, list_offsets
+    from headwater.client.thin.offsets import Spot, list_offsets
 
     earliest = await list_offsets(client, places, Spot.EARLIEST)
     latest = await list_offsets(client, places, Spot.LATEST)

@@ -10,7 +10,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.offsets import Isolation
+    from headwater.client.thin.offsets import Isolation
 
 
 class StartKind(Enum):
@@ -53,7 +53,7 @@ async def start_offsets(
     client: "Client", partitions: Collection[TopicPartition], start: StartAt, isolation: "Isolation"
 ) -> dict[int, int]:
     """The offset in each partition where `start` is."""
-    from headwater.client.offsets import Spot, list_offsets
+    from headwater.client.thin.offsets import Spot, list_offsets
 
     async def at(when: int) -> dict[TopicPartition, int]:
         found = await list_offsets(client, partitions, when, isolation=isolation)

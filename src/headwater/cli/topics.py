@@ -45,7 +45,7 @@ def create(
     configs = pairs(config or (), "--config")
 
     async def run(client: "Client") -> list[Any]:
-        from headwater.client.admin import NewTopic, create_topics
+        from headwater.client.thin.admin import NewTopic, create_topics
 
         new = [
             NewTopic(
@@ -90,7 +90,7 @@ def list_names(
     """List topic names, one a line."""
 
     async def run(client: "Client") -> list[str]:
-        from headwater.client.admin import list_topics
+        from headwater.client.thin.admin import list_topics
 
         return [topic.name for topic in await list_topics(client) if topic.name and (internal or not topic.is_internal)]
 
@@ -113,7 +113,7 @@ def describe(
     """Describe topics: partitions, leaders, replicas, configs that were set. All topics if none is named."""
 
     async def run(client: "Client") -> tuple[list[dict[str, Any]], list[Exception]]:
-        from headwater.client.admin import ResourceType, describe_configs, describe_topics, list_topics
+        from headwater.client.thin.admin import ResourceType, describe_configs, describe_topics, list_topics
 
         if names:
             outcomes = await describe_topics(client, names)
@@ -143,7 +143,7 @@ def alter(
     """Add partitions to a topic. Keys may go to other partitions from then on."""
 
     async def run(client: "Client") -> None:
-        from headwater.client.admin import add_partitions
+        from headwater.client.thin.admin import add_partitions
 
         await add_partitions(client, name, partitions)
 
@@ -168,7 +168,7 @@ def delete(
         confirm(f"Delete {what} with all records?", because="deleting records is for good")
 
     async def run(client: "Client") -> list[Any]:
-        from headwater.client.admin import delete_topics
+        from headwater.client.thin.admin import delete_topics
 
         return list(await delete_topics(client, names))
 

@@ -14,7 +14,7 @@ from headwater.cli.transactions_hanging import abort, describe_producers, find_h
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.transactions import ListedTransaction, Transaction
+    from headwater.client.thin.transactions import ListedTransaction, Transaction
 
 app = new_app("List and describe transactions, find those that hang, and abort them.")
 
@@ -36,7 +36,7 @@ class TransactionState(StrEnum):
 
 def _complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(client: "Client") -> list[str]:
-        from headwater.client.transactions import list_transactions
+        from headwater.client.thin.transactions import list_transactions
 
         return [listed.transactional_id for listed in await list_transactions(client)]
 
@@ -62,7 +62,7 @@ def list_all(
     """List transactional ids with their state."""
 
     async def run(client: "Client") -> "list[ListedTransaction]":
-        from headwater.client.transactions import list_transactions
+        from headwater.client.thin.transactions import list_transactions
 
         return await list_transactions(
             client,
@@ -89,8 +89,8 @@ def describe(
     """Describe transactional ids: the producer, the state, and the partitions of an open transaction."""
 
     async def run(client: "Client") -> list[Any]:
-        from headwater.client.outcomes import for_each
-        from headwater.client.transactions import describe_transaction
+        from headwater.client.thin.outcomes import for_each
+        from headwater.client.thin.transactions import describe_transaction
 
         return list(await for_each(ids, lambda name: describe_transaction(client, name)))
 

@@ -13,7 +13,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.partition_producers import ActiveProducer
+    from headwater.client.thin.partition_producers import ActiveProducer
 
 _PRODUCER_COLUMNS = (
     "ProducerId",
@@ -48,7 +48,7 @@ def describe_producers(
     """Show the producers that a partition remembers, and where the open transaction of each starts."""
 
     async def run(client: "Client") -> "list[ActiveProducer]":
-        from headwater.client.partition_producers import describe_producers
+        from headwater.client.thin.partition_producers import describe_producers
 
         return await describe_producers(client, [TopicPartition(topic, partition)])
 
@@ -95,7 +95,7 @@ def find_hanging(
         raise typer.BadParameter("--partition needs a --topic")
 
     async def run(client: "Client") -> "tuple[int, list[ActiveProducer]]":
-        from headwater.client.partition_producers import find_hanging
+        from headwater.client.thin.partition_producers import find_hanging
 
         partitions = await _partitions_to_search(client, topic, partition)
         found = []
@@ -151,7 +151,7 @@ def abort(
     place = TopicPartition(topic, partition)
 
     async def run(client: "Client") -> list[int]:
-        from headwater.client.partition_producers import abort_in_partition
+        from headwater.client.thin.partition_producers import abort_in_partition
 
         numbers = by_producer or await _open_at(client, place, start_offset)
         await abort_in_partition(
@@ -171,7 +171,7 @@ def abort(
 async def _open_at(client: "Client", place: TopicPartition, start_offset: int | None) -> list[int]:
     """Producer id, producer epoch and coordinator epoch of the transaction that starts at an offset."""
     from headwater.client import ClientError
-    from headwater.client.partition_producers import describe_producers
+    from headwater.client.thin.partition_producers import describe_producers
 
     for producer in await describe_producers(client, [place]):
         if producer.transaction_start_offset == start_offset:

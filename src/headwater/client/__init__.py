@@ -1,10 +1,4 @@
-"""A thin asyncio client for any Kafka: what the command line needs, and no more.
-
-    async with Client("localhost:9092") as client:
-        print([topic.name for topic in await list_topics(client)])
-
-It may not import the broker: it meets it only over a socket.
-"""
+"""Clients for any Kafka. They may not import the broker: they meet it only over a socket."""
 
 from headwater.client.client import Client, parse_bootstrap
 from headwater.client.errors import ClientError, RefusedError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headwater.cli.line_input import LineCutter
 from headwater.cli.line_records import BadLineError, Batcher, LineFormat, parse_headers, size_of, split
 from headwater.client.partitioner import partition_for_key
-from headwater.client.producer import ProducedRecord
+from headwater.client.thin.producer import ProducedRecord
 from headwater.protocol.records import encode_batch
 
 NOW = 1_700_000_000_000

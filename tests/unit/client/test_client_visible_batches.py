@@ -2,7 +2,7 @@
 
 import struct
 
-from headwater.client.fetcher import visible_batches
+from headwater.client.thin.fetcher import visible_batches
 from headwater.protocol.kafka_types import ProducerId, i64
 from headwater.protocol.records import encode_batch, scan_headers
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headwater.client.client import Client
 from headwater.client.errors import RefusedError
-from headwater.client.offsets import numbers_by_topic, partitions_by_leader
-from headwater.client.transactions import describe_transaction, list_transactions
+from headwater.client.thin.offsets import numbers_by_topic, partitions_by_leader
+from headwater.client.thin.transactions import describe_transaction, list_transactions
 from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i16, i32
 from headwater.types import TopicPartition
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from headwater.client.client import Client
 from headwater.client.coordinators import Coordinated, find_coordinator
 from headwater.client.errors import RefusedError
-from headwater.client.offsets import Spot, list_offsets, numbers_by_topic
+from headwater.client.thin.offsets import Spot, list_offsets, numbers_by_topic
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i32, i64
 from headwater.types import TopicPartition
 

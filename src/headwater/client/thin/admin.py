@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from headwater.client.client import Client, duration
 from headwater.client.errors import RefusedError
-from headwater.client.outcomes import Outcome
+from headwater.client.thin.outcomes import Outcome
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i8, i16, i32
 from headwater.types import TopicPartition
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from headwater.client.client import FIRST_BACK_OFF_S, LONGEST_BACK_OFF_S, Client, duration
 from headwater.client.errors import ClientError, RefusedError, TimedOutError
-from headwater.client.offsets import Isolation, Spot, list_offsets
+from headwater.client.thin.offsets import Isolation, Spot, list_offsets
 from headwater.protocol.kafka_types import BrokerId, ErrorCode, TopicName, i8, i32, i64
 from headwater.protocol.records import BatchHeader, decode_records, scan_headers
 from headwater.types import TopicPartition

@@ -1,0 +1,1 @@
+"""The thin client of the command line: what it needs, and no more. It goes when the clients have taken over."""
