@@ -136,7 +136,7 @@ def array(item: Kind) -> Kind:
         head = varint(count + 1) if flexible else INT32.write(count, version, flexible)
         if item.code and value:
             return head + struct.pack(f">{count}{item.code}", *value)
-        return head + b"".join(item.write(one, version, flexible) for one in value or ())
+        return head + b"".join([item.write(one, version, flexible) for one in value]) if value else head
 
     return Kind(read, write)
 
@@ -175,6 +175,7 @@ class Struct(Generic[T]):
     def __init__(self, made: type[T], *fields: Field, flexible_since: int = 99) -> None:
         self._made = made
         self._plain = [field for field in fields if field.tag is None]
+        self._written = [(field.name, field.kind.write, field.since, field.until) for field in self._plain]
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
         self._absent = {
             field.name: made.__dataclass_fields__[field.name].default  # type: ignore[attr-defined]
@@ -219,12 +220,16 @@ class Struct(Generic[T]):
 
     def _write(self, value: T, version: int, flexible: bool) -> bytes:
         out = b"".join(
-            field.kind.write(getattr(value, field.name), version, flexible)
-            for field in self._plain
-            if field.since <= version <= field.until
+            [
+                write(getattr(value, name), version, flexible)
+                for name, write, since, until in self._written
+                if since <= version <= until
+            ]
         )
         if not flexible:
             return out
+        if not self._tagged:
+            return out + b"\0"
         tagged = [
             (tag, field.kind.write(getattr(value, field.name), version, flexible))
             for tag, field in sorted(self._tagged.items())

@@ -8,6 +8,7 @@ topic that has at least two fewer: once no such move is left, no move of one par
 import functools
 import heapq
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from headwater.coordinator.group.assignor import PartitionCounts, Subscriber
@@ -22,8 +23,8 @@ def assign_uniformly(members: Sequence[Subscriber], counts: PartitionCounts) -> 
     """Each member's partitions."""
     if not members:
         return {}
-    members = sorted(members, key=lambda member: member.member_id)
-    if all(member.topics == members[0].topics for member in members):
+    members = sorted(members, key=attrgetter("member_id"))
+    if len({member.topics for member in members}) == 1:
         return _equal_shares(members, counts)
     return _Levelling(members, counts).result()
 
@@ -39,7 +40,7 @@ def _equal_shares(members: Sequence[Subscriber], counts: PartitionCounts) -> dic
     share, rest = divmod(len(every), len(members))
     quotas = [share] * len(members)
     # The larger shares go to those who have most already: so the fewest partitions move.
-    for index in sorted(range(len(members)), key=lambda index: -len(kept[index]))[:rest]:
+    for index in sorted(range(len(members)), key=list(map(len, kept)).__getitem__, reverse=True)[:rest]:
         quotas[index] += 1
     unassigned = list(free)
     for index, (places, quota) in enumerate(zip(kept, quotas, strict=True)):

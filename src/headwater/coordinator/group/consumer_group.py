@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from headwater.coordinator.group.consumer_member import LEAVING_EPOCH, ConsumerMember
-from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions, from_rows
+from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions, from_record
 from headwater.coordinator.group.consumer_protocol import PROTOCOL_TYPE
 from headwater.coordinator.group.records import (
     CONSUMER_GROUP,
@@ -99,7 +99,7 @@ class ConsumerGroup:
         if value is None:
             self.targets.pop(member_id, None)
         else:
-            self.targets[member_id] = from_rows(value.partitions)
+            self.targets[member_id] = from_record(value.partitions)
 
     def _apply_current(self, member_id: str, value: CurrentMemberValue | None) -> None:
         before = self.members.get(member_id)

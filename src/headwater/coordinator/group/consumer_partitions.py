@@ -59,6 +59,12 @@ def from_rows(rows: Iterable[_TopicRow]) -> Partitions:
 
 
 @functools.lru_cache(maxsize=1_000)
+def from_record(rows: tuple[TopicPartitions, ...]) -> Partitions:
+    """The partitions in a record, which is played twice in a row: when it is decided and when it is replayed."""
+    return from_rows(rows)
+
+
+@functools.lru_cache(maxsize=1_000)
 def all_of(topic: TopicKey, count: int) -> tuple[Partition, ...]:
     """Every partition of a topic that has so many."""
     return tuple([_partition((topic, number)) for number in range(count)])
@@ -74,7 +80,10 @@ def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
     return {topic_id(topic): numbers for topic, numbers in topics.items()}
 
 
-def to_rows(partitions: Iterable[Partition]) -> tuple[TopicPartitions, ...]:
+def to_rows(partitions: Partitions) -> tuple[TopicPartitions, ...]:
     """The rows of a record, in an order that depends on nothing but the partitions."""
-    topics = by_topic(partitions)
-    return tuple(TopicPartitions(named, tuple(topics[named])) for named in sorted(topics))
+    topics = {topic for topic, _ in partitions}
+    if len(topics) == 1:
+        return (TopicPartitions(topic_id(topics.pop()), tuple(sorted([number for _, number in partitions]))),)
+    numbers = by_topic(partitions)
+    return tuple([TopicPartitions(named, tuple(numbers[named])) for named in sorted(numbers)])

@@ -28,7 +28,7 @@ def metadata_hash(names: Iterable[str], topics: TopicDirectory) -> int:
 
 def preferred_assignor(group: ConsumerGroup, available: Sequence[str]) -> str:
     """The assignor that most members ask for; the first available one when nobody asks, or for equal votes."""
-    votes = Counter(member.told.server_assignor for member in group.members.values())
+    votes = Counter([member.told.server_assignor for member in group.members.values()])
     return max(available, key=lambda name: votes[name])
 
 

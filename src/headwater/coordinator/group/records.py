@@ -6,7 +6,7 @@ here (share and streams groups) are passed over when a log is loaded.
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from headwater.coordinator.group.offsets_layout import CachedKeys, OffsetValues
@@ -46,8 +46,7 @@ class GroupKey:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberKey:
+class MemberKey(NamedTuple):
     """The key of what is kept for one member of a consumer group."""
 
     group: str
@@ -139,8 +138,7 @@ class ConsumerMemberValue:
     classic: ClassicMetadata | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPartitions:
+class TopicPartitions(NamedTuple):
     """Partitions of one topic."""
 
     topic_id: UUID
