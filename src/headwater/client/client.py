@@ -1,19 +1,37 @@
-"""The cluster as a client sees it: bootstrap, who leads what, and requests sent to the right broker."""
+"""The cluster as a client sees it: bootstrap, who leads what, and requests sent to the right broker.
+
+There are two kinds of callers. Those who ask once (the command line, admin calls) use `topic`, `partitions`, `leader`
+and `retry`. Those who live long (producer, consumer) `watch` their topics, read `leader_of` from memory, call
+`need_refresh` when a broker says that they are wrong, and are told by `on_metadata`. All of it runs on one event loop.
+"""
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from random import Random
 from typing import Any, Final, Self, TypeVar
 
-from headwater.client.connection import Address, Connection
+from headwater.client.addresses import DEFAULT_PORT as DEFAULT_PORT
+from headwater.client.addresses import parse_bootstrap as parse_bootstrap
+from headwater.client.back_off import BackOff
+from headwater.client.connection import Connection
+from headwater.client.connections import Connections
+from headwater.client.coordinators import Coordinated, Coordinator, find_coordinator
 from headwater.client.errors import (
     CannotConnectError,
     ClientError,
     ConnectionLostError,
+    NotKafkaError,
     RefusedError,
     TimedOutError,
 )
+from headwater.client.metadata import Broker, ClusterPicture, Leader, TopicPicture
+from headwater.client.metadata_refresh import MetadataRefresh
+from headwater.client.settings import ConnectionSettings
+from headwater.client.statistics import ClientStatistics
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i32Timedelta
 
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic  # isort: skip
@@ -26,29 +44,11 @@ from kio.schema.metadata.v12.response import (  # isort: skip
 R = TypeVar("R")
 T = TypeVar("T")
 
-DEFAULT_PORT: Final = 9092
+logger = logging.getLogger(__name__)
+
 FIRST_BACK_OFF_S: Final = 0.05
 LONGEST_BACK_OFF_S: Final = 1.0
 _AUTO_CREATE_PATIENCE_S: Final = 2.0
-
-
-def parse_bootstrap(text: str) -> list[Address]:
-    """The addresses in `host:port,host:port`; a missing port is 9092.
-
-    >>> parse_bootstrap("localhost:9092,[::1]:9093,kafka")
-    [Address(host='localhost', port=9092), Address(host='::1', port=9093), Address(host='kafka', port=9092)]
-    """
-    addresses = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        host, separator, port = part.rpartition(":")
-        if not separator or port.endswith("]"):
-            host, port = part, str(DEFAULT_PORT)
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"{part!r} is not HOST:PORT")
-        addresses.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
-    if not addresses:
-        raise ValueError("no address given: use HOST:PORT")
-    return addresses
 
 
 def duration(seconds: float) -> i32Timedelta:
@@ -57,16 +57,45 @@ def duration(seconds: float) -> i32Timedelta:
 
 
 class Client:
-    """Connections to a cluster, opened as they are needed; a context manager that closes them."""
+    """Connections to a cluster, opened as they are needed; a context manager that closes them.
 
-    def __init__(self, bootstrap: str, *, client_id: str = "headwater", timeout_s: float = 30.0) -> None:
-        self.timeout_s = timeout_s
+    >>> async with Client("localhost:9092", ConnectionSettings(client_id="billing")) as client:
+    ...     client.watch(["orders"])
+    ...     await client.fresh_metadata()
+    ...     client.leader_of("orders", 0)
+    Leader(node_id=1, epoch=0)
+
+    `client_id` and `timeout_s` are short for settings of these names. `chance` decides the order in which bootstrap
+    addresses are tried, and the jitter of waits.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: ConnectionSettings | None = None,
+        *,
+        client_id: str = "headwater",
+        timeout_s: float = 30.0,
+        chance: Random | None = None,
+    ) -> None:
+        if settings is None:
+            settings = ConnectionSettings(client_id=client_id, request_timeout_ms=round(timeout_s * 1000))
+        self.settings = settings
+        self.timeout_s = settings.request_timeout_ms / 1000
+        self.patience_s = self.timeout_s
+        """How long `retry` goes on where it is not told otherwise."""
+        self.statistics = ClientStatistics(settings.client_id)
+        self.on_metadata: list[Callable[[], None]] = []
+        """Called after each new picture of the cluster, in this order; they may not wait."""
+        self._chance = chance or Random()  # noqa: S311
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._client_id = client_id
-        self._brokers: dict[int, Address] = {}
-        self._connections: dict[Address, Connection] = {}
-        self._partitions: dict[str, dict[int, MetadataResponsePartition]] = {}
-        self._opening = asyncio.Lock()
+        self._bootstrap_order = self._chance.sample(self._bootstrap, len(self._bootstrap))
+        self._picture = ClusterPicture()
+        self._trusted_topics: set[str] = set()
+        self._coordinators: dict[tuple[Coordinated, str], Coordinator] = {}
+        self._connections = Connections(settings, self.statistics, self._chance, self._connection_lost)
+        self._refresh = MetadataRefresh(self._ask_for_picture, settings, self._chance)
+        self._retry_back_off = BackOff(FIRST_BACK_OFF_S * 1000, LONGEST_BACK_OFF_S * 1000)
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,32 +104,112 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Closes every connection."""
-        while self._connections:
-            _, connection = self._connections.popitem()
-            await connection.close()
+        """Closes every connection; whoever waits for an answer hears `ConnectionLostError`."""
+        await self._refresh.close()
+        await self._connections.close()
 
-    async def connection(self, broker: int | None = None) -> Connection:
-        """An open connection to `broker`, or to any broker of the bootstrap list."""
+    async def connection(self, broker: int | None = None, *, lane: str = "") -> Connection:
+        """An open connection to `broker`, or to any broker.
+
+        A broker answers a connection's requests one after the other. What it may hold for long (joining a group) goes
+        by a lane of its own, which is another connection to the same broker, so that nothing waits behind it.
+        """
         if broker is None:
             return await self._any_connection()
-        if broker not in self._brokers:
+        if broker not in self._picture.brokers:
             await self.metadata(())
-        if broker not in self._brokers:
+        found = self._picture.brokers.get(broker)
+        if found is None:
             raise CannotConnectError(f"broker {broker} is not part of the cluster, or not running")
-        return await self._open(self._brokers[broker])
+        return await self._connections.get(found.address, lane)
 
     async def send(
-        self, request: Any, answer_type: type[R], *, to: int | None = None, timeout_s: float | None = None
+        self,
+        request: Any,
+        answer_type: type[R],
+        *,
+        to: int | None = None,
+        timeout_s: float | None = None,
+        lane: str = "",
     ) -> R:
         """Sends a request to broker `to` (any by default) in the highest version both sides speak."""
-        connection = await self.connection(to)
+        connection = await self.connection(to, lane=lane)
         return await connection.send(request, answer_type, timeout_s=timeout_s or self.timeout_s)
 
     async def send_to_controller(self, request: Any, answer_type: type[R]) -> R:
         """Sends a request to the broker that the metadata names as the controller."""
         controller = int((await self.metadata(())).controller_id)
-        return await self.send(request, answer_type, to=controller if controller in self._brokers else None)
+        return await self.send(request, answer_type, to=controller if controller in self._picture.brokers else None)
+
+    # The picture of the cluster, for those who live long.
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers by id, from memory."""
+        return self._picture.brokers
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, from memory."""
+        return self._picture.cluster_id
+
+    @property
+    def known_topics(self) -> Mapping[str, TopicPicture]:
+        """What is known of topics, by name, from memory."""
+        return self._picture.topics
+
+    def leader_of(self, topic: str, partition: int) -> Leader | None:
+        """Who leads a partition, from memory; None when that is not known, or when nobody does."""
+        return self._picture.leader_of(topic, partition)
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The topic's id, from memory; None when the topic is not known or the brokers have no ids."""
+        found = self._picture.topics.get(topic)
+        return None if found is None else found.topic_id
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has, from memory; None when it is not known."""
+        found = self._picture.topics.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def topic_error(self, topic: str) -> ErrorCode | None:
+        """What the cluster last answered about a topic instead of its partitions; None when there was no error."""
+        return self._picture.errors.get(topic)
+
+    def watch(self, topics: Iterable[str] | None) -> None:
+        """Keeps topics (None: all there are) in the regular refresh; new ones are asked about at once."""
+        self._refresh.watch(topics)
+
+    def unwatch(self, topics: Iterable[str] | None) -> None:
+        """Leaves topics (None: the watch over all) out of the refreshes to come."""
+        self._refresh.unwatch(topics)
+
+    def need_refresh(self, topics: Collection[str] = ()) -> None:
+        """Says that the picture is wrong: a new one is asked for in the background, until it is there.
+
+        `topics` are asked about beside the watched ones. Asked again and again, it keeps `retry_backoff_ms` between.
+        """
+        self._refresh.need(topics)
+
+    async def fresh_metadata(self) -> None:
+        """Waits for the picture that was last needed; raises what the attempt failed with.
+
+        After a failure the need stays: the next call waits for the next attempt, which keeps its back-off.
+        """
+        await self._refresh.fresh()
+
+    async def coordinator(self, kind: Coordinated, key: str) -> Coordinator:
+        """The coordinator of a group or transactional id, from memory where it was asked for before."""
+        found = self._coordinators.get((kind, key))
+        if found is None:
+            found = self._coordinators[kind, key] = await find_coordinator(self, kind, key)
+        return found
+
+    def forget_coordinator(self, kind: Coordinated, key: str) -> None:
+        """Makes the next look-up ask the cluster: the broker said that it is not the coordinator, or is gone."""
+        self._coordinators.pop((kind, key), None)
+
+    # Questions, for those who ask once.
 
     async def metadata(self, topics: Sequence[str] | None = None, *, create_missing: bool = False) -> MetadataResponse:
         """The brokers and `topics` (None: all topics, empty: none)."""
@@ -108,11 +217,19 @@ class Client:
         request = MetadataRequest(
             topics=names, allow_auto_topic_creation=create_missing, include_topic_authorized_operations=False
         )
-        answer = await self.send(request, MetadataResponse)
-        self._brokers = {int(broker.node_id): Address(broker.host, broker.port) for broker in answer.brokers}
-        for topic in answer.topics:
-            if topic.name is not None and topic.error_code is ErrorCode.none:
-                self._partitions[topic.name] = {int(p.partition_index): p for p in topic.partitions}
+        try:
+            answer = await self.send(request, MetadataResponse)
+        except ClientError:
+            self.statistics.metadata_failures += 1
+            raise
+        self.statistics.metadata_refreshes += 1
+        self._picture.apply(answer, all_topics=topics is None)
+        self._trusted_topics.update(str(topic.name) for topic in answer.topics)
+        for hook in list(self.on_metadata):
+            try:
+                hook()
+            except Exception:
+                logger.exception("%r failed on a new picture of the cluster", hook)
         return answer
 
     async def topic(self, name: str, *, create_missing: bool = False) -> MetadataResponseTopic:
@@ -136,11 +253,11 @@ class Client:
 
         return await self.retry(look_up)
 
-    async def partitions(self, topic: str) -> dict[int, MetadataResponsePartition]:
+    async def partitions(self, topic: str) -> Mapping[int, MetadataResponsePartition]:
         """The partitions of a topic by number, from memory where it was asked for before."""
-        if topic not in self._partitions:
+        if topic not in self._trusted_topics or topic not in self._picture.topics:
             await self.topic(topic)
-        return self._partitions[topic]
+        return self._picture.topics[topic].partitions
 
     async def leader(self, topic: str, partition: int) -> int:
         """The broker that leads a partition; `RefusedError` when there is no such partition or no leader."""
@@ -153,53 +270,60 @@ class Client:
         return int(found.leader_id)
 
     def forget_leaders(self) -> None:
-        """Makes the next look-up of a leader ask the cluster."""
-        self._partitions.clear()
+        """Makes the next `partitions` or `leader` ask the cluster."""
+        self._trusted_topics.clear()
 
     def may_pass(self, error: ClientError) -> bool:
         """Whether waiting may cure it: a broker that was there may be restarting."""
         if isinstance(error, RefusedError):
             return error.retriable
-        if isinstance(error, CannotConnectError):
-            return bool(self._brokers)
+        if isinstance(error, CannotConnectError | NotKafkaError):
+            # What closed a connection before it said a word of Kafka was a Kafka when it was named to us.
+            return bool(self._picture.brokers)
         return isinstance(error, ConnectionLostError | TimedOutError)
 
     async def retry(self, operation: Callable[[], Awaitable[T]], *, deadline_s: float | None = None) -> T:
         """Runs `operation` until it succeeds, fails for good, or the deadline passes."""
-        limit_s = deadline_s or self.timeout_s
+        limit_s = deadline_s or self.patience_s
         gives_up_at = time.monotonic() + limit_s
-        back_off_s = FIRST_BACK_OFF_S
+        failures = 0
         while True:
             try:
                 return await operation()
             except ClientError as error:
+                failures += 1
+                back_off_s = self._retry_back_off.delay_ms(failures, self._chance.random()) / 1000
                 if not self.may_pass(error):
                     raise
                 if time.monotonic() + back_off_s > gives_up_at:
                     raise TimedOutError(f"gave up after {limit_s:g} s: {error}") from error
             self.forget_leaders()
             await asyncio.sleep(back_off_s)
-            back_off_s = min(back_off_s * 2, LONGEST_BACK_OFF_S)
+
+    async def _ask_for_picture(self, topics: Collection[str] | None) -> None:
+        names = None if topics is None else list(topics)
+        await self.metadata(names, create_missing=self.settings.allow_auto_create_topics)
+
+    def _connection_lost(self) -> None:
+        # The broker may be gone and its partitions led by others, which those who live long want to know soon.
+        if self._refresh.active:
+            self.need_refresh()
 
     async def _any_connection(self) -> Connection:
-        for connection in self._connections.values():
-            if connection.usable:
-                return connection
-        failures: list[ClientError] = []
-        for address in [*self._bootstrap, *self._brokers.values()]:
-            try:
-                return await self._open(address)
-            except ClientError as error:
-                failures.append(error)
-        raise failures[0]
-
-    async def _open(self, address: Address) -> Connection:
-        async with self._opening:
-            connection = self._connections.get(address)
-            if connection is None or not connection.usable:
-                connection = await Connection.open(address, client_id=self._client_id)
-                self._connections[address] = connection
+        """The least busy connection; if there is none, one to a known broker, or to the bootstrap addresses."""
+        connection = self._connections.least_busy()
+        if connection is not None:
             return connection
+        known = [broker.address for broker in self._picture.brokers.values()]
+        candidates = list(dict.fromkeys([*self._chance.sample(known, len(known)), *self._bootstrap_order]))
+        failures: dict[object, ClientError] = {}
+        for address in sorted(candidates, key=self._connections.wait_ms):
+            try:
+                return await self._connections.get(address)
+            except ClientError as error:
+                failures[address] = error
+        # The first address that the user wrote is the one that the user thinks of.
+        raise failures[self._bootstrap[0]]
 
 
 def _named(topic: str) -> MetadataRequestTopic:

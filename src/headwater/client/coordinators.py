@@ -4,15 +4,17 @@ Asks for one key at a time, in the newest version that does: every broker serves
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.client.client import Client
-from headwater.client.connection import Address
+from headwater.client.addresses import Address
 from headwater.client.errors import RefusedError
 from headwater.protocol.kafka_types import ErrorCode, i8
 
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest  # isort: skip
 from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse  # isort: skip
+
+if TYPE_CHECKING:
+    from headwater.client.client import Client
 
 
 class Coordinated(IntEnum):
@@ -32,7 +34,7 @@ class Coordinator(NamedTuple):
 _SUBJECTS = {Coordinated.GROUP: "group", Coordinated.TRANSACTION: "transactional id"}
 
 
-async def find_coordinator(client: Client, kind: Coordinated, key: str) -> Coordinator:
+async def find_coordinator(client: "Client", kind: Coordinated, key: str) -> Coordinator:
     """The coordinator of the group or transactional id `key`, whether there is such a one or not."""
     answer = await client.send(FindCoordinatorRequest(key=key, key_type=i8(kind)), FindCoordinatorResponse)
     if answer.error_code is not ErrorCode.none:
@@ -40,6 +42,6 @@ async def find_coordinator(client: Client, kind: Coordinated, key: str) -> Coord
     return Coordinator(int(answer.node_id), Address(answer.host, int(answer.port)))
 
 
-async def broker_ids(client: Client) -> list[int]:
+async def broker_ids(client: "Client") -> list[int]:
     """Every broker of the cluster: each lists only what it coordinates itself."""
     return sorted(int(broker.node_id) for broker in (await client.metadata(())).brokers)

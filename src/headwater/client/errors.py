@@ -3,6 +3,7 @@
 from typing import Final
 
 from headwater.protocol.errors import ErrorCode
+from headwater.types import TopicPartition
 
 
 class ClientError(Exception):
@@ -13,8 +14,16 @@ class CannotConnectError(ClientError):
     """No connection to an address."""
 
 
+class AuthenticationError(ClientError):
+    """A broker does not accept who the client says it is."""
+
+
 class NotKafkaError(ClientError):
     """Something answers at the address, but not in Kafka's protocol."""
+
+
+class NoTalkError(CannotConnectError, NotKafkaError):
+    """A fresh connection was closed or left without an answer: not Kafka, or a broker that is stopping or starting."""
 
 
 class UnsupportedError(ClientError):
@@ -27,6 +36,34 @@ class ConnectionLostError(ClientError):
 
 class TimedOutError(ClientError):
     """No answer, or no success, before the deadline."""
+
+
+class ClosedError(ClientError):
+    """The client is closed, or was closed while the call waited."""
+
+
+class RecordTooLargeError(ClientError):
+    """A record is larger than a request or the producer's memory may be; other records are not harmed."""
+
+
+class ForkedError(ClientError):
+    """A client of the parent process was used in a child process that was forked off."""
+
+
+class WrongThreadError(ClientError):
+    """A thread used the client that may not use it now: a second one at a time, or a callback that would wait."""
+
+
+class RecordError(ClientError):
+    """A record that cannot be handed out: its batch is damaged or too large, or a deserializer failed on it.
+
+    The consumer's position stays before it: seek behind it to go on.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        super().__init__(f"record {offset} of partition {partition} cannot be read: {reason}; seek past it to go on")
+        self.partition = partition
+        self.offset = offset
 
 
 class RefusedError(ClientError):
@@ -44,6 +81,10 @@ class RefusedError(ClientError):
         A topic that is not there is not waited for: whoever mistypes a name wants to know at once.
         """
         return self.code.retriable and self.code is not ErrorCode.unknown_topic_or_partition
+
+
+class ProducerFencedError(RefusedError):
+    """Somebody else goes by the producer's transactional id now; this producer can only be closed."""
 
 
 _WORDS: Final = {

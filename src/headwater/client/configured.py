@@ -1,0 +1,47 @@
+"""From settings by Kafka's names to what connections are made with. The only reader of the configs about security."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from headwater.client.security import Security
+from headwater.client.settings import ConnectionSettings
+from headwater.config.errors import ConfigError
+
+_NAMES: Final = frozenset(field.name for field in fields(ConnectionSettings)) - {"client_id", "security"}
+
+
+def connection_settings(values: Mapping[str, Any], *, client_id: str) -> ConnectionSettings:
+    """The settings about connections among those that `config.client.resolve` gave; `client_id` stands in for none."""
+    given = {name: values[name] for name in _NAMES if name in values}
+    return ConnectionSettings(client_id=values["client_id"] or client_id, security=_security(values), **given)
+
+
+def _security(values: Mapping[str, Any]) -> Security:
+    protocol = str(values["security_protocol"]).upper()
+    given = values["security"]
+    if given is not None:
+        if not isinstance(given, Security):
+            raise ConfigError(f"security = {given!r} is not allowed: it must be a headwater.client.security.Security.")
+        return given
+    if protocol.startswith("SASL"):
+        raise ConfigError(
+            f"security.protocol = {protocol} needs a mechanism: give one as security=Security(sasl=...), "
+            "a function that authenticates a fresh connection."
+        )
+    return Security(tls=_tls(values)) if protocol == "SSL" else Security()
+
+
+def _tls(values: Mapping[str, Any]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=values["ssl_truststore_location"])
+        if values["ssl_keystore_location"] is not None:
+            context.load_cert_chain(values["ssl_keystore_location"], password=values["ssl_key_password"])
+    except OSError as error:
+        raise ConfigError(
+            "ssl.truststore.location or ssl.keystore.location cannot be used "
+            f"({error.strerror or error}): both are PEM files here."
+        ) from error
+    context.check_hostname = bool(values["ssl_endpoint_identification_algorithm"])
+    return context

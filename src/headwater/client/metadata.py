@@ -1,0 +1,120 @@
+"""What a client knows of a cluster: brokers, topics, who leads what since when. No I/O, no clock.
+
+A picture only gets newer: of the same topic, a partition's older leader epoch never replaces a newer one, however late
+or from however far behind a broker the answer comes. A topic that was made anew (another id) and a cluster that was
+made anew (another cluster id) begin from nothing.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headwater.client.addresses import Address
+from headwater.protocol.kafka_types import ErrorCode
+
+from kio.schema.metadata.v12.response import (  # isort: skip
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_UNKNOWN_EPOCH = -1
+
+
+class Leader(NamedTuple):
+    """Who leads a partition; the epoch is -1 where the broker is too old to tell."""
+
+    node_id: int
+    epoch: int
+
+
+class Broker(NamedTuple):
+    """A broker of the cluster."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPicture:
+    """A topic as the cluster describes it."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    is_internal: bool
+    partitions: Mapping[int, MetadataResponsePartition]
+    leaders: Mapping[int, Leader]
+    """The partitions that have a leader."""
+
+
+class ClusterPicture:
+    """The newest that is known. `apply` takes an answer in; everything else reads."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id: int | None = None
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, TopicPicture] = {}
+        self.errors: dict[str, ErrorCode] = {}
+        """Of topics that were asked for, why nothing is known of them."""
+
+    def apply(self, answer: MetadataResponse, *, all_topics: bool = False) -> None:
+        """Takes in an answer; with `all_topics` a topic that it does not name is gone."""
+        if self.cluster_id is not None and answer.cluster_id not in (None, self.cluster_id):
+            self.topics.clear()
+        self.cluster_id = answer.cluster_id or self.cluster_id
+        self.controller_id = int(answer.controller_id) if answer.controller_id >= 0 else None
+        if answer.brokers:
+            self.brokers = {
+                int(broker.node_id): Broker(int(broker.node_id), Address(broker.host, int(broker.port)), broker.rack)
+                for broker in answer.brokers
+            }
+        if all_topics:
+            named = {topic.name for topic in answer.topics}
+            self.topics = {name: topic for name, topic in self.topics.items() if name in named}
+            self.errors.clear()
+        for topic in answer.topics:
+            if topic.name is not None:
+                self._apply_topic(str(topic.name), topic)
+
+    def leader_of(self, topic: str, partition: int) -> Leader | None:
+        """The partition's leader, if it is known and there is one."""
+        found = self.topics.get(topic)
+        return None if found is None else found.leaders.get(partition)
+
+    def _apply_topic(self, name: str, topic: MetadataResponseTopic) -> None:
+        if topic.error_code is not ErrorCode.none:
+            self.errors[name] = topic.error_code
+            # Other errors pass, and what was known may still hold; this one says that it does not.
+            if topic.error_code is ErrorCode.unknown_topic_or_partition:
+                self.topics.pop(name, None)
+            return
+        self.errors.pop(name, None)
+        known = self.topics.get(name)
+        if known is not None and known.topic_id == topic.topic_id:
+            partitions = {int(p.partition_index): _newer(known, p) for p in topic.partitions}
+            if topic.topic_id is not None:
+                # Partitions are never removed: an answer with fewer is from a broker that is behind.
+                partitions = {**known.partitions, **partitions}
+        else:
+            partitions = {int(p.partition_index): p for p in topic.partitions}
+        self.topics[name] = TopicPicture(
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=partitions,
+            leaders={
+                number: Leader(int(p.leader_id), int(p.leader_epoch))
+                for number, p in partitions.items()
+                if p.leader_id >= 0
+            },
+        )
+
+
+def _newer(known: TopicPicture, partition: MetadataResponsePartition) -> MetadataResponsePartition:
+    before = known.partitions.get(int(partition.partition_index))
+    if before is None or partition.leader_epoch == _UNKNOWN_EPOCH or partition.leader_epoch >= before.leader_epoch:
+        return partition
+    return before

@@ -1,0 +1,72 @@
+"""What a client counts, it counts right: quantiles within a quarter, and text that Prometheus can read."""
+
+import math
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.client.addresses import Address
+from headwater.client.latency import LatencyHistogram
+from headwater.client.statistics import ClientStatistics
+
+SAMPLE = re.compile(r'^[a-z_]+\{([a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\} -?[0-9.e+-]+$')
+
+
+@given(st.lists(st.floats(1e-6, 3_000), min_size=1, max_size=300), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_a_quantile_is_within_a_quarter_of_the_true_one(latencies_s: list[float], quantile: float) -> None:
+    histogram = LatencyHistogram()
+    for latency_s in latencies_s:
+        histogram.add(latency_s)
+    true_s = sorted(latencies_s)[math.ceil(quantile * len(latencies_s)) - 1]
+    assert min(true_s, 2_147) * 0.999 <= histogram.quantile_s(quantile) <= true_s * 1.251 + 1e-6
+    assert math.isclose(histogram.average_s, sum(latencies_s) / len(latencies_s))
+    assert histogram.largest_s == max(latencies_s)
+
+
+@given(st.lists(st.floats(0, 100), max_size=100))
+def test_the_buckets_for_prometheus_count_what_stayed_below_their_bounds(latencies_s: list[float]) -> None:
+    histogram = LatencyHistogram()
+    for latency_s in latencies_s:
+        histogram.add(latency_s)
+    for bound_s, count in histogram.cumulative():
+        assert count == sum(int(latency_s * 1e6) < round(bound_s * 1e6) for latency_s in latencies_s)
+
+
+def test_a_clock_that_jumps_breaks_nothing() -> None:
+    histogram = LatencyHistogram()
+    for latency_s in (-1.0, 0.0, 1e9):
+        histogram.add(latency_s)
+    assert histogram.count == 3
+
+
+def test_nothing_counted_is_zero() -> None:
+    assert (LatencyHistogram().average_s, LatencyHistogram().quantile_s(0.99)) == (0, 0)
+
+
+def test_the_text_for_prometheus_has_every_number_once() -> None:
+    statistics = ClientStatistics('bil"ling\\')
+    for port in (9092, 9093):
+        one = statistics.of(Address("kafka", port))
+        one.requests, one.answers, one.in_flight, one.bytes_in, one.bytes_out = 5, 3, 2, 100, 200
+        one.latency.add(0.010)
+    lines = statistics.prometheus().splitlines()
+    samples = [line for line in lines if not line.startswith("# TYPE")]
+    assert [line for line in samples if not SAMPLE.match(line)] == []
+    names = [line.split("{")[0] for line in samples]
+    assert names.count("headwater_client_requests_total") == 2
+    assert len(set(samples)) == len(samples)
+    assert len({line.split()[2] for line in lines if line.startswith("# TYPE")}) == 10
+    labels = 'client_id="bil\\"ling\\\\",broker="kafka:9093"'
+    assert f"headwater_client_requests_in_flight{{{labels}}} 2" in samples
+    assert f'headwater_client_request_latency_seconds_bucket{{{labels},le="0.008192"}} 0' in samples
+    assert f'headwater_client_request_latency_seconds_bucket{{{labels},le="0.016384"}} 1' in samples
+
+
+def test_a_snapshot_has_the_numbers_by_address() -> None:
+    statistics = ClientStatistics("billing")
+    one = statistics.of(Address("kafka", 9092))
+    one.connects, one.requests = 3, 7
+    assert statistics.of(Address("kafka", 9092)) is one
+    found = statistics.snapshot()["connections"]["kafka:9092"]
+    assert (found["reconnects"], found["requests"], found["latency_p99_ms"]) == (2, 7, 0)
