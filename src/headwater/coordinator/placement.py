@@ -10,10 +10,10 @@ def partition_for(key: str, partitions: int) -> int:
     >>> partition_for("billing", 50)
     36
     """
-    return _absolute(_java_hash(key)) % partitions
+    return _absolute(java_hash(key)) % partitions
 
 
-def _java_hash(text: str) -> int:
+def java_hash(text: str) -> int:
     """`String.hashCode`: over UTF-16 units, in 32 bits with a sign."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")

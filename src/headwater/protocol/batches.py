@@ -267,6 +267,21 @@ def scan_headers(buffer: Buffer, start: int, end: int) -> list[BatchHeader]:
     return headers
 
 
+def next_header(buffer: Buffer, start: int, end: int) -> BatchHeader | None:
+    """The header of the batch at `start`, or None where no whole batch is left before `end`.
+
+    CorruptBatchError if it makes no sense; the checksum is not looked at.
+    """
+    header: BatchHeader
+    view = octets(buffer)
+    data: cython.p_uchar = _part_of(view, start, end)
+    if not _is_whole(data, start, end):
+        return None
+    header = _read_header(data, start, end)
+    _check_header(header, False)
+    return header
+
+
 def crc_is_valid(buffer: Buffer, header: BatchHeader) -> bool:
     """Whether the checksum in `header` is that of the bytes at its position."""
     at: cython.Py_ssize_t = header.position

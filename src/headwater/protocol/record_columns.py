@@ -1,22 +1,18 @@
 """Records by column, for bulk: a hundred thousand of them without an object each.
 
-The layout is Arrow's, but nothing here needs Arrow. The work is done in `record_decoding`; here is its
+The layout is Arrow's, but nothing here needs Arrow. The work is done in `column_building`; here is its
 outside.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.protocol.batches import BatchHeader, octets, scan_headers
-from headwater.protocol.record_decoding import (
-    DECOMPRESSED_LIMIT_BYTES,
-    ColumnsBuilder,
-    RecordHeaders,
-    decode_headers,
-)
+from headwater.protocol.column_building import BinaryBuilder, ColumnsBuilder, split_headers
+from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders, decode_headers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -83,6 +79,13 @@ class RecordColumns:
             raise IndexError(f"no row {index} in columns of {len(self)}")
         return () if self.header_sections is None else decode_headers(self.header_sections[index] or b"")
 
+    def header_lists(self) -> tuple[array[int], BinaryColumn, BinaryColumn] | None:
+        """The headers of all rows: offsets into the names and the contents of every header; None if there are none."""
+        if self.header_sections is None:
+            return None
+        ends, names, contents = split_headers(self.header_sections.data, self.header_sections.offsets)
+        return ends, BinaryColumn(*names), BinaryColumn(*contents)
+
 
 def decode_columns(
     buffer: Buffer,
@@ -100,13 +103,18 @@ def decode_columns(
     at.
     """
     next_offset: int | None = None
-    builder = ColumnsBuilder(from_offset)
+    builder = ColumnsBuilder(end - start)
     view = octets(buffer)
     for header in scan_headers(buffer, start, end) if headers is None else headers:
         next_offset = header.next_offset
         if not header.is_control and next_offset > from_offset:
-            builder.open(view, header, limit_bytes)
-    offsets, timestamps_ms, keys, values, header_sections = builder.decode()
+            builder.append_batch(view, header, limit_bytes, from_offset)
+    return as_columns(builder, next_offset)
+
+
+def as_columns(builder: ColumnsBuilder, next_offset: int | None) -> RecordColumns:
+    """What the builder has taken in; it may take no more."""
+    offsets, timestamps_ms, keys, values, header_sections = builder.columns()
     return RecordColumns(
         offsets,
         timestamps_ms,
@@ -115,3 +123,35 @@ def decode_columns(
         BinaryColumn(*header_sections) if header_sections[0] else None,
         next_offset,
     )
+
+
+def join_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
+    """The rows of all parts in one, by copying them."""
+    offsets, timestamps_ms = array("q"), array("q")
+    for part in parts:
+        offsets.extend(part.offsets)
+        timestamps_ms.extend(part.timestamps_ms)
+    header_sections = None
+    if any(part.header_sections is not None for part in parts):
+        header_sections = _join([_header_sections(part) for part in parts])
+    return RecordColumns(
+        offsets,
+        timestamps_ms,
+        _join([part.keys for part in parts]),
+        _join([part.values for part in parts]),
+        header_sections,
+        parts[-1].next_offset if parts else None,
+    )
+
+
+def _join(columns: Sequence[BinaryColumn]) -> BinaryColumn:
+    builder = BinaryBuilder()
+    for column in columns:
+        builder.extend(column.data, column.offsets, column.validity, column.null_count)
+    return BinaryColumn(*builder.parts())
+
+
+def _header_sections(part: RecordColumns) -> BinaryColumn:
+    if part.header_sections is not None:
+        return part.header_sections
+    return BinaryColumn(bytearray(), array("i", bytes(4 * (len(part) + 1))), None, 0)

@@ -1,7 +1,7 @@
 """Magic-2 record batches: everything that the rest of headwater needs to know about their bytes.
 
-The parts are modules of their own (batches, record_decoding, record_columns, record_encoding); code outside
-of this package imports from here.
+The parts are modules of their own (batches, record_reading, record_decoding, record_columns, record_encoding); code
+outside of this package imports from here.
 """
 
 from headwater.protocol.batches import (
@@ -17,16 +17,15 @@ from headwater.protocol.batches import (
     check_batches,
     check_produced,
     crc_is_valid,
+    next_header,
     parse_header,
     patch_append_time,
     patch_offsets,
     scan_headers,
 )
-from headwater.protocol.record_columns import BinaryColumn, RecordColumns, decode_columns
+from headwater.protocol.record_columns import BinaryColumn, RecordColumns, decode_columns, join_columns
 from headwater.protocol.record_decoding import (
-    DECOMPRESSED_LIMIT_BYTES,
     Record,
-    RecordHeaders,
     RecordProblem,
     decode_records,
     records_section,
@@ -34,6 +33,7 @@ from headwater.protocol.record_decoding import (
     validate_records,
 )
 from headwater.protocol.record_encoding import RecordToWrite, encode_batch, recompress
+from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders
 
 __all__ = [
     "DECOMPRESSED_LIMIT_BYTES",
@@ -58,6 +58,8 @@ __all__ = [
     "decode_columns",
     "decode_records",
     "encode_batch",
+    "join_columns",
+    "next_header",
     "parse_header",
     "patch_append_time",
     "patch_offsets",

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from crc32c import crc32c
 
-from headwater.protocol import batches, record_decoding, record_encoding
+from headwater.protocol import batches, column_building, record_decoding, record_encoding, record_reading
 
 T0 = 1_700_000_000_000
 LENGTH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT, COUNT_AT = 8, 16, 17, 21, 23, 57
@@ -29,7 +29,7 @@ def resealed(batch: bytearray) -> bytearray:
 
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler here")
 def test_the_compiled_form_is_compiled_where_there_is_a_compiler() -> None:
-    for module in (batches, record_decoding, record_encoding):
+    for module in (batches, record_reading, record_decoding, column_building, record_encoding):
         assert not str(module.__file__).endswith(".py"), f"{module.__name__}: python setup.py build_ext --inplace"
 
 

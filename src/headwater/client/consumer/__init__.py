@@ -1,0 +1,1 @@
+"""The consumer: sans-IO cores and the asyncio client over them."""

@@ -1,0 +1,21 @@
+"""Chooses the membership that `group.protocol` asks for."""
+
+from collections.abc import Callable
+
+from headwater.client.client import Client
+from headwater.client.consumer.classic_membership import ClassicMembership
+from headwater.client.consumer.consumer_membership import ConsumerMembership
+from headwater.client.consumer.membership import Membership
+from headwater.client.consumer.settings import ConsumerSettings
+from headwater.client.consumer.subscription import SubscriptionState
+
+
+def membership_for(
+    client: Client,
+    subscription: SubscriptionState,
+    settings: ConsumerSettings,
+    wake: Callable[[], None] = lambda: None,
+) -> Membership:
+    """The place of a consumer in the group that its settings name; `wake` is called when a poll is needed."""
+    kind = ConsumerMembership if settings.group_protocol.lower() == "consumer" else ClassicMembership
+    return kind(client, subscription, settings, wake)

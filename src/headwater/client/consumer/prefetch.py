@@ -1,0 +1,305 @@
+"""What was fetched and not handed out yet, partition by partition. Sans-IO.
+
+Records leave here in one step with the position that they move: whatever raises or is cancelled before or after, no
+record is lost and none is handed out twice. What waits for a partition belongs to one position; when that was moved
+otherwise (a seek, a reset, a rebalance) it is dropped. What waits for a paused partition is kept.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headwater.client.consumer.records import Deserializer, FetchedBatches, Record
+from headwater.client.consumer.subscription import NO_EPOCH, PartitionState, Position, SubscriptionState
+from headwater.client.errors import RecordError
+from headwater.protocol.batches import scan_headers
+from headwater.protocol.record_columns import RecordColumns
+from headwater.types import TopicPartition
+
+
+class Chunk(NamedTuple):
+    """What one fetch brought of one partition; `end` is the position behind its last batch.
+
+    `records` is a part of the answer's memory, all of which stays while any part of it does.
+    """
+
+    batches: FetchedBatches
+    end: Position
+    records: memoryview
+    aborted: Sequence[tuple[int, int]] | None
+    check_crcs: bool
+
+    @classmethod
+    def of(
+        cls,
+        partition: TopicPartition,
+        offset: int,
+        records: memoryview,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        *,
+        check_crcs: bool = True,
+    ) -> "Chunk | None":
+        """A chunk that was fetched from `offset`; None when it has no whole batch, CorruptBatchError for noise."""
+        headers = scan_headers(records, 0, len(records))
+        if not headers or headers[-1].next_offset <= offset:
+            return None
+        topic, number = partition
+        batches = FetchedBatches(topic, number, records, 0, len(records), offset, aborted, check_crcs)
+        return cls(batches, Position(headers[-1].next_offset, headers[-1].leader_epoch), records, aborted, check_crcs)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much of the answer it is."""
+        return len(self.records)
+
+    def copied(self) -> "Chunk":
+        """The same in memory of its own, from where reading stopped on."""
+        batches, records = self.batches, memoryview(bytes(self.records))
+        partition = TopicPartition(batches.topic, batches.partition)
+        copy = Chunk.of(partition, batches.next_offset, records, self.aborted, check_crcs=self.check_crcs)
+        return self if copy is None else copy
+
+
+class _Queue:
+    """What waits for one partition: decoded records, then chunks. `position` is where the first of it belongs."""
+
+    __slots__ = (
+        "chunks",
+        "decoded",
+        "decoded_end",
+        "end_offset",
+        "next_decoded",
+        "position",
+        "room_made",
+        "size_bytes",
+    )
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.end_offset = position.offset
+        self.decoded: list[Record] = []
+        self.next_decoded = 0
+        self.decoded_end = position
+        """The position behind the last decoded record."""
+        self.chunks: deque[Chunk] = deque()
+        self.size_bytes = 0
+        self.room_made = False
+
+    def chunk_was_read(self, chunk: Chunk) -> None:
+        """The first chunk was read, up to where it stopped."""
+        if chunk.batches.exhausted:
+            self.chunks.popleft()
+            self.size_bytes -= chunk.size_bytes
+            self.room_made = True
+            self.position = chunk.end
+        else:
+            epoch = chunk.batches.leader_epoch
+            self.position = Position(chunk.batches.next_offset, NO_EPOCH if epoch is None else epoch)
+
+    def take_decoded(self, max_records: int) -> list[Record]:
+        """Takes from the records that are decoded already."""
+        first = self.next_decoded
+        self.next_decoded = min(first + max_records, len(self.decoded))
+        taken = self.decoded[first : self.next_decoded]
+        if self.next_decoded == len(self.decoded):
+            self.decoded, self.next_decoded, self.position = [], 0, self.decoded_end
+        elif taken:
+            epoch = taken[-1].leader_epoch
+            self.position = Position(taken[-1].offset + 1, NO_EPOCH if epoch is None else epoch)
+        return taken
+
+
+class Prefetched:
+    """Everything that waits. Rows go through the deserializers; columns do not."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self._subscription = subscription
+        self._deserializers = (key_deserializer, value_deserializer)
+        self._queues: dict[TopicPartition, _Queue] = {}
+        self._one_by_one: tuple[TopicPartition, _Queue] | None = None
+        self.room_made = False
+        """Whether less waits than when somebody last set this to False."""
+
+    def add(self, partition: TopicPartition, chunk: Chunk) -> None:
+        """Puts a chunk behind what waits already; it was fetched from the offset that `fetch_from` gave."""
+        queue = self._queues.get(partition)
+        if queue is None:
+            position = self._subscription.assigned[partition].position
+            assert position is not None
+            queue = self._queues[partition] = _Queue(position)
+        queue.chunks.append(chunk.copied() if self._subscription.assigned[partition].paused else chunk)
+        queue.end_offset = chunk.end.offset
+        queue.size_bytes += chunk.size_bytes
+
+    def fetch_from(self, partition: TopicPartition, position_offset: int) -> int:
+        """The offset to fetch next: behind all that waits."""
+        queue = self._queues.get(partition)
+        return position_offset if queue is None else queue.end_offset
+
+    def size_bytes(self, partition: TopicPartition) -> int:
+        """How many bytes wait for this partition."""
+        queue = self._queues.get(partition)
+        return 0 if queue is None else queue.size_bytes
+
+    def unpaused_bytes(self) -> int:
+        """How many bytes wait that may be handed out as soon as somebody polls."""
+        states = ((self._subscription.assigned.get(partition), queue) for partition, queue in self._queues.items())
+        return sum(queue.size_bytes for state, queue in states if state is not None and not state.paused)
+
+    def keep_apart(self, partitions: Iterable[TopicPartition]) -> None:
+        """Copies what waits for these out of the answers that they came in.
+
+        What is paused may wait for long, and an answer is as large as all partitions in it: it should not wait too.
+        """
+        for partition in partitions:
+            queue = self._queues.get(partition)
+            if queue is not None:
+                queue.chunks = deque(chunk.copied() for chunk in queue.chunks)
+
+    def drop_stale(self) -> None:
+        """Forgets what belongs to positions of the past."""
+        for partition in [*self._queues]:
+            self._current(partition)
+
+    def take(self, max_records: int) -> list[Record]:
+        """Up to so many records, and their positions moved; partitions take turns at being first.
+
+        `RecordError` when the first in line cannot be read; its position stays.
+        """
+        taken: list[Record] = []
+        for partition in [*self._queues]:
+            queue = self._readable(partition)
+            if queue is None:
+                continue
+            records: list[Record] = []
+            error = self._take_from(queue, records, max_records - len(taken))
+            self._hand_out(partition, queue)
+            taken = taken + records if taken else records
+            if len(taken) >= max_records:
+                break
+            if error is not None:
+                if not taken:
+                    raise error
+                self._put_first(partition)
+                break
+        return taken
+
+    def take_one(self, decoded_ahead: int) -> Record | None:
+        """The next record, and its position moved; None when nothing waits that may be handed out.
+
+        So many are decoded at once, all of one partition, and `take_decoded` has the rest. `RecordError` as for `take`.
+        """
+        for partition in [*self._queues]:
+            queue = self._readable(partition)
+            if queue is None:
+                continue
+            if not queue.decoded:
+                before, records = queue.position, list[Record]()
+                error = self._take_from(queue, records, decoded_ahead)
+                if records:
+                    queue.decoded, queue.decoded_end, queue.position = records, queue.position, before
+                else:
+                    self._hand_out(partition, queue)
+                    if error is not None:
+                        raise error
+                    continue
+            self._one_by_one = (partition, queue)
+            return self.take_decoded()
+        return None
+
+    def take_decoded(self) -> Record | None:
+        """The next of the records that `take_one` has decoded; None when it must be asked."""
+        if self._one_by_one is None:
+            return None
+        partition, queue = self._one_by_one
+        state = self._subscription.assigned.get(partition)
+        is_current = state is not None and state.fetchable and state.position is queue.position
+        if not is_current or not queue.decoded or self._queues.get(partition) is not queue:
+            self._one_by_one = None
+            return None
+        (record,) = queue.take_decoded(1)
+        if queue.decoded:
+            self._subscription.handed_out(partition, queue.position)
+        else:
+            self._hand_out(partition, queue)
+        return record
+
+    def take_columns(self) -> list[tuple[str, int, RecordColumns]]:
+        """All that waits, by column, and the positions moved. `RecordError` as for `take`."""
+        parts: list[tuple[str, int, RecordColumns]] = []
+        for partition in [*self._queues]:
+            queue = self._readable(partition)
+            if queue is None:
+                continue
+            if queue.decoded:
+                # Decoded records do not become columns; they are fetched again.
+                del self._queues[partition]
+                self.room_made = True
+                continue
+            columns: list[RecordColumns] = []
+            error = self._take_columns_from(queue, columns)
+            self._hand_out(partition, queue)
+            parts += [(partition.topic, partition.partition, each) for each in columns]
+            if error is not None:
+                if not parts:
+                    raise error
+                self._put_first(partition)
+                break
+        return parts
+
+    def _take_from(self, queue: _Queue, records: list[Record], max_records: int) -> RecordError | None:
+        """Adds records to `records`, and gives the error that ended it. An error comes again until somebody seeks."""
+        if queue.decoded:
+            records += queue.take_decoded(max_records)
+        while queue.chunks and len(records) < max_records:
+            chunk = queue.chunks[0]
+            try:
+                records += chunk.batches.take(max_records - len(records), *self._deserializers)
+            except RecordError as error:
+                return error
+            queue.chunk_was_read(chunk)
+        return None
+
+    def _take_columns_from(self, queue: _Queue, columns: list[RecordColumns]) -> RecordError | None:
+        while queue.chunks:
+            chunk = queue.chunks[0]
+            try:
+                found = chunk.batches.take_columns()
+            except RecordError as error:
+                return error
+            if len(found):
+                columns.append(found)
+            queue.chunk_was_read(chunk)
+        return None
+
+    def _hand_out(self, partition: TopicPartition, queue: _Queue) -> None:
+        """Moves the position to where the queue is, and the partition to the end of the line."""
+        del self._queues[partition]
+        if queue.chunks or queue.decoded:
+            self._queues[partition] = queue
+        if queue.room_made:
+            queue.room_made = False
+            self.room_made = True
+        self._subscription.handed_out(partition, queue.position)
+
+    def _put_first(self, partition: TopicPartition) -> None:
+        """So that the next call tells of its error."""
+        self._queues = {partition: self._queues.pop(partition), **self._queues}
+
+    def _readable(self, partition: TopicPartition) -> _Queue | None:
+        state = self._current(partition)
+        return self._queues[partition] if state is not None and state.fetchable else None
+
+    def _current(self, partition: TopicPartition) -> PartitionState | None:
+        """The state of a partition whose queue belongs to its position; any other queue is dropped."""
+        queue, state = self._queues[partition], self._subscription.assigned.get(partition)
+        if state is None or state.position is None or state.position.offset != queue.position.offset:
+            del self._queues[partition]
+            return None
+        queue.position = state.position
+        return state

@@ -1,0 +1,50 @@
+"""What one consumer has done so far: as an object, as a dict, and for Prometheus; its connections' numbers beside it.
+
+The numbers are counted up on the event loop's thread; read from another one they are a moment old.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from headwater.client.statistics import ClientStatistics, escaped
+from headwater.types import TopicPartition
+
+_COUNTERS: Final = ("polls", "records", "fetches", "fetch_failures", "sessions_lost", "bytes_fetched")
+
+
+class ConsumerStatistics:
+    """Counts that only rise, and the lag of each partition where it is known. `client` has those of the connections."""
+
+    def __init__(self, client: ClientStatistics, lags: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        self.client = client
+        self.polls = 0
+        self.records = 0
+        """Records that were handed out."""
+        self.fetches = 0
+        self.fetch_failures = 0
+        self.sessions_lost = 0
+        """Fetch sessions that a broker had forgotten or did not agree about."""
+        self.bytes_fetched = 0
+        self._lags = lags
+
+    def snapshot(self) -> dict[str, Any]:
+        """All numbers as they are now; lags by partition."""
+        return {
+            **{name: getattr(self, name) for name in _COUNTERS},
+            "lag": {str(partition): lag for partition, lag in self._lags().items()},
+            "client": self.client.snapshot(),
+        }
+
+    def prometheus(self) -> str:
+        """All numbers in Prometheus' text format, those of the connections too."""
+        return "".join(f"{line}\n" for line in self._lines()) + self.client.prometheus()
+
+    def _lines(self) -> Iterator[str]:
+        client = f'client_id="{escaped(self.client.client_id)}"'
+        for name in _COUNTERS:
+            yield f"# TYPE headwater_consumer_{name}_total counter"
+            yield f"headwater_consumer_{name}_total{{{client}}} {getattr(self, name)}"
+        yield "# TYPE headwater_consumer_lag gauge"
+        for (topic, number), lag in self._lags().items():
+            labels = f'{client},topic="{escaped(topic)}",partition="{number}"'
+            yield f"headwater_consumer_lag{{{labels}}} {lag}"
