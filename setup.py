@@ -6,16 +6,28 @@ from setuptools import Extension, setup
 
 # Each of these runs uncompiled too; the tests import both forms.
 COMPILED = (
-    "headwater.client.partitioner",
+    "headwater.client.consumer.fetch_lane",
+    "headwater.client.consumer.records",
+    "headwater.client.producer.accumulator",
+    "headwater.client.producer.batch_building",
+    "headwater.client.producer.gathering",
+    "headwater.client.producer.handles",
+    "headwater.client.producer.memory",
+    "headwater.client.producer.partitioners",
+    "headwater.client.producer.queues",
+    "headwater.client.producer.sending",
     "headwater.log.cleaning.key_hash",
     "headwater.log.cleaning.offset_map",
     "headwater.log.cleaning.raw_records",
     "headwater.protocol.batches",
+    "headwater.protocol.column_building",
     "headwater.protocol.fetch_lane",
     "headwater.protocol.headers",
     "headwater.protocol.produce_lane",
     "headwater.protocol.record_decoding",
     "headwater.protocol.record_encoding",
+    "headwater.protocol.record_reading",
+    "headwater.protocol.record_writing",
     "headwater.protocol.wire",
 )
 
