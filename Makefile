@@ -43,6 +43,7 @@ bench: setup peers compile
 	$(PYTHON) bench/broker.py
 	$(PYTHON) bench/groups.py
 	$(PYTHON) bench/log_life.py
+	$(PYTHON) bench/clients.py
 
 # A round that failed prints its kind and seed: KIND=… SEED=… runs it again.
 SECONDS ?= 600

@@ -201,6 +201,40 @@ LOG_LIFE = (
 )
 
 
+def _of_clients(shape: str, key: str, label: str, must_ratio: float | None = None) -> tuple[Metric, Metric]:
+    """A figure at both sizes of records: rates, and memory in shape g."""
+    memory = shape == "g"
+    return tuple(  # type: ignore[return-value]
+        Metric(
+            key=f"{key}_{size}",
+            shape=shape,
+            label=f"{label}, {words}",
+            unit="MB" if memory else "msg/s",
+            better="lower" if memory else "higher",
+            must_ratio=must_ratio,
+        )
+        for size, words in (("100", "100 B"), ("1k", "1 KiB"))
+    )
+
+
+CLIENTS = (
+    *_of_clients("a", "rows_in", "send : confluent-kafka", 1.5),
+    *_of_clients("a", "rows_in_kp", "send : kafka-python"),
+    *_of_clients("b", "rows_out", "poll : confluent-kafka", 3.0),
+    *_of_clients("b", "rows_out_kp", "poll : kafka-python"),
+    *_of_clients("c", "arrow_out", "poll_arrow : confluent-kafka", 10.0),
+    *_of_clients("d", "arrow_in", "send_arrow : confluent-kafka", 5.0),
+    *_of_clients("e", "aio_in", "aio send : aiokafka", 3.0),
+    *_of_clients("f", "aio_out", "aio poll : aiokafka", 3.0),
+    *_of_clients("g", "mb_in", "peak memory, send : confluent-kafka"),
+    *_of_clients("g", "mb_out", "peak memory, poll : confluent-kafka"),
+    *_of_clients("g", "mb_arrow_in", "peak memory, send_arrow : confluent-kafka"),
+    *_of_clients("g", "mb_arrow_out", "peak memory, poll_arrow : confluent-kafka"),
+    *_of_clients("g", "mb_aio_in", "peak memory, aio send : aiokafka"),
+    *_of_clients("g", "mb_aio_out", "peak memory, aio poll : aiokafka"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A metric over all rounds; ratios are taken within each round, headwater's figure by the peer's.

@@ -155,6 +155,46 @@ Run it yourself with `make bench`.
 """
 
 
+_CLIENTS_PAGE = """\
+# The clients beside confluent-kafka, aiokafka and kafka-python
+
+{versions}
+
+{machine}; {rounds}.
+
+All clients worked on the same headwater broker in one run, one at a time, each in a process of its own, taking turns
+round by round. A ratio is {ours}'s figure divided by that of the peer named behind the colon within one round; the
+table gives the median over the rounds, and the smallest and largest. Absolute figures depend on the machine and are
+there for orientation only. Broker and client share its cores: the broker is the same for all.
+
+![Ratios per shape with their spread, against what must be reached](clients.png)
+
+| | shape | must | ratio | spread | reached | <sub>{ours}</sub> | <sub>{peer}</sub> |
+|---|---|---|---:|---:|---|---:|---:|
+{rows}
+
+{verdict}
+
+## How it is measured
+
+One topic with one partition; {warming}. Producers: acks=all, idempotent, linger.ms 20, batch.size 256 KiB, 64 MiB of
+buffers (aiokafka and kafka-python have no such bound), no compression, no key; from the first send after a record that
+was acknowledged until `flush` returns. Consumers: an assigned partition, no group, 500 records at a time, all of the
+same log; from the first records to the last, every value looked at. What is not named is each client's default.
+
+- **a**: `Producer.send` in a loop against `Producer.produce` of confluent-kafka (librdkafka {librdkafka}) and
+  `KafkaProducer.send`.
+- **b**: `Consumer.poll` against `Consumer.consume(500)` of confluent-kafka, which is faster than its `poll`, and
+  `KafkaConsumer.poll`.
+- **c**: `Consumer.poll_arrow` against the same `consume(500)`: there is no other client that hands out columns.
+- **d**: `Producer.send_arrow` with tables of 100,000 rows against the same `produce`.
+- **e**, **f**: `headwater.aio` against aiokafka, both on uvloop; `send` and `poll` against `send` and `getmany`.
+- **g**: the largest resident set of the client's process in the runs above, the interpreter and all modules included.
+
+Run it yourself with `make bench`.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A benchmark's page: the name of its files, and its text with places for what a run finds."""
@@ -166,6 +206,7 @@ class Page:
 BROKER = Page(name="broker", template=_BROKER_PAGE)
 GROUPS = Page(name="groups", template=_GROUPS_PAGE)
 LOG_LIFE = Page(name="log_life", template=_LOG_LIFE_PAGE)
+CLIENTS = Page(name="clients", template=_CLIENTS_PAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client.partitioner import partition_for_key
+from headwater.client.producer.partitioners import partition_for_key
 from peers.headwater import HeadwaterProcess
 
 from .cli_runner import Cli, Done

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "transactions": "headwater.cli.transactions",
     "log": "headwater.cli.log",
     "cluster": "headwater.cli.cluster",
+    "perf": "headwater.cli.perf",
     "demo": "headwater.cli.demo",
     "version": "headwater.cli.version",
 }
