@@ -203,6 +203,31 @@ def test_a_leader_epoch_never_goes_back(tmp_path: Path) -> None:
     assert seen[1] > seen[0]
 
 
+def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_does(tmp_path: Path) -> None:
+    """Told nothing instead, a consumer that has seen the epoch would begin from the start."""
+
+    def end_of(epoch: int, topic: Topic) -> tuple[int, int]:
+        ask = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        answer = wire.send(
+            "offset_for_leader_epoch", replica_id=-1, topics=[{"topic": topic.name, "partitions": [ask]}]
+        )
+        found = answer.topics[0].partitions[0]
+        return found.leader_epoch, found.end_offset
+
+    broker = HeadwaterProcess(tmp_path)
+    with broker:
+        with Wire(broker.bootstrap) as wire:
+            written, empty = create_topic(wire), create_topic(wire)
+            produce_ok(wire, written, batch(b"one", b"two"))
+        for _ in range(2):
+            broker.kill()
+            broker.start()
+        with Wire(broker.bootstrap) as wire:
+            assert leader_epoch(wire, written) == 2
+            assert [end_of(epoch, written) for epoch in range(4)] == [(0, 2), (0, 2), (2, 2), (-1, -1)]
+            assert [end_of(epoch, empty) for epoch in range(4)] == [(0, 0), (1, 0), (2, 0), (-1, -1)]
+
+
 def half_a_batch(next_offset: int) -> bytes:
     return with_offset(batch(b"never", b"acknowledged"), next_offset)[:-7]
 

@@ -13,7 +13,11 @@ from headwater.log.filesystem import READ_WRITE, FileSystem
 
 
 class OpenFile:
-    """A descriptor that closes itself with the last reference; `used` when it was wanted again."""
+    """A descriptor that closes itself with the last reference; `used` when it was wanted again.
+
+    Other threads may let go of a segment's file at any time, and its number is another file's then. So files are worked
+    on through these methods, which hold the object until they return.
+    """
 
     __slots__ = ("_fs", "descriptor", "used")
 
@@ -29,6 +33,14 @@ class OpenFile:
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`."""
         return self._fs.pread(self.descriptor, size, position)
+
+    def cut_to(self, size: int) -> None:
+        """Cut the file to this length, or lengthen it."""
+        self._fs.truncate(self.descriptor, size)
+
+    def sync(self) -> None:
+        """Bring the data to the device."""
+        self._fs.sync(self.descriptor)
 
     def __del__(self) -> None:
         self._fs.close(self.descriptor)

@@ -417,8 +417,8 @@ class Segment:
         """Drop what is beyond the good bytes, which the indexes were just rebuilt from."""
         if size < self.size:
             self.size = size
-            self.fs.truncate(self.open_file().descriptor, size)
-            self.fs.sync(self.open_file().descriptor)
+            self.open_file().cut_to(size)
+            self.open_file().sync()
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
         """The first record from `start_offset` on whose timestamp is not smaller."""
@@ -467,7 +467,7 @@ class Segment:
         offset_index.truncate_to(offset - self.base_offset)
         time_index.truncate_to(offset - self.base_offset)
         self.txn_index.truncate_to(offset)
-        self.fs.truncate(self.open_file().descriptor, position)
+        self.open_file().cut_to(position)
         self.bytes_since_entry = 0
         if position == 0:
             self.created_ms = now_ms
@@ -506,14 +506,12 @@ class Segment:
     def trim(self) -> None:
         """Cut what a failed append may have left behind the end."""
         if self._needs_trim:
-            self.fs.truncate(self.open_file().descriptor, self.size)
+            self.open_file().cut_to(self.size)
             self._needs_trim = False
 
     def flush(self) -> None:
         """Bring the data to the device; may run in a thread."""
-        # Held until the sync is over: the loop may let go of the file meanwhile, and its number is another file's then.
-        file = self.open_file()
-        self.fs.sync(file.descriptor)
+        self.open_file().sync()
 
     def sync_indexes(self) -> None:
         """Bring the index files of a sealed segment to the device; may run in a thread."""

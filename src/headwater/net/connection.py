@@ -29,6 +29,8 @@ PENDING: Final = object()
 
 _TRUSTED_FRAME_BYTES: Final = 1024 * 1024
 _SEND_LIMIT_BYTES: Final = 4 * 1024 * 1024
+_ONE_SEND_BYTES: Final = 16 * 1024
+"""Up to here a copy costs less than the system calls that avoid it."""
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -230,17 +232,18 @@ class Connection:
             self._buffer = None
 
     def _send(self, reply: Any) -> None:
-        if type(reply) is bytes:
+        whole = reply if type(reply) is bytes else _in_one(reply)
+        if whole is not None:
             try:
-                sent = self.sock.send(reply)
+                sent = self.sock.send(whole)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
                 self.close()
                 return
-            if sent == len(reply):
+            if sent == len(whole):
                 return
-            self._out.append(memoryview(reply)[sent:])
+            self._out.append(memoryview(whole)[sent:])
         else:
             self._out.extend(reply)
             self._drain()
@@ -283,3 +286,19 @@ class Connection:
             return
         except OSError as error:
             self.close("" if isinstance(error, ConnectionError) else f"sending failed: {error}")
+
+
+def _in_one(parts: list[bytes | FileRange]) -> bytes | None:
+    """A small reply in one piece; None when it is large, or when a file has not what it should."""
+    size = sum([part.size if isinstance(part, FileRange) else len(part) for part in parts])
+    if size > _ONE_SEND_BYTES:
+        return None
+    try:
+        pieces = [
+            os.pread(part.file.fileno(), part.size, part.position) if isinstance(part, FileRange) else part
+            for part in parts
+        ]
+    except OSError:
+        return None
+    whole = b"".join(pieces)
+    return whole if len(whole) == size else None

@@ -6,6 +6,7 @@ from pathlib import Path
 from headwater.log.filesystem import FileSystem
 from headwater.log.log import Log
 from headwater.log.open_files import OpenFiles
+from headwater.log.segment import Segment
 from open_descriptors import open_below
 
 from .building import NOW_MS, all_records, append, batch, topic_config
@@ -46,6 +47,40 @@ def test_a_slice_holds_its_file_although_others_push_it_out(tmp_path: Path) -> N
     for log, piece in zip(logs, pieces, strict=True):
         content = os.pread(piece.file.fileno(), piece.size, piece.position)
         assert log.path.encode() in content
+
+
+def test_a_file_that_is_cut_or_synced_is_not_let_go_of_meanwhile(tmp_path: Path) -> None:
+    """Another thread may have the segment let go, and open a file that gets the number, right before the call."""
+    bystander = tmp_path / "bystander"
+    bystander.write_bytes(b"untouched")
+    segments: list[Segment] = []
+    worked_on: list[str] = []
+
+    class Interrupted(FileSystem):
+        def interrupt(self, descriptor: int) -> None:
+            if not segments:
+                return
+            segments[0].release_file()
+            other = os.open(bystander, os.O_RDWR)
+            worked_on.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+            os.close(other)
+
+        def sync(self, descriptor: int) -> None:
+            self.interrupt(descriptor)
+
+        def truncate(self, descriptor: int, size: int) -> None:
+            self.interrupt(descriptor)
+            os.ftruncate(descriptor, size)
+
+    (log,) = open_many(tmp_path, OpenFiles(Interrupted()), 1)
+    append(log, batch([b"one"]))
+    append(log, batch([b"two"]))
+    segments += log.segments
+    segments[0].flush()
+    segments[0].truncate_to(1, NOW_MS)
+    segments[0].cut_to(0)
+    assert worked_on == [segments[0].path] * 4
+    assert bystander.read_bytes() == b"untouched"
 
 
 def test_files_in_use_stay_and_idle_ones_go(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_frames_arrive_whole_and_in_order_however_the_stream_is_cut(frames: list
     uvloop.run(run())
 
 
-def test_a_reply_may_hold_byte_ranges_of_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [0, 1, 16 * 1024 - 8, 16 * 1024 - 7, 2_500_000])
+def test_a_reply_may_hold_byte_ranges_of_files(tmp_path: Path, size: int) -> None:
     content = os.urandom(3_000_000)
     (tmp_path / "data").write_bytes(content)
 
@@ -82,14 +83,29 @@ def test_a_reply_may_hold_byte_ranges_of_files(tmp_path: Path) -> None:
         with (tmp_path / "data").open("rb") as file:
 
             def answer(connection: Connection, frame: memoryview) -> list[Any]:
-                head = (2_500_000 + 4).to_bytes(4, "big") + b"<"
-                return [head, FileRange(file, 100, 2_500_000), b">", b"!!"]
+                head = (size + 4).to_bytes(4, "big") + b"<"
+                return [head, FileRange(file, 100, size), b">", b"!!"]
 
             async with serving(answer) as (_, host, port):
                 reader, writer = await asyncio.open_connection(host, port)
                 writer.write(framed(b"a") + framed(b"b"))
                 for _ in range(2):
-                    assert await read_frame(reader) == b"<" + content[100:2_500_100] + b">!!"
+                    assert await read_frame(reader) == b"<" + content[100 : size + 100] + b">!!"
+                writer.close()
+
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize("missing", [1, 100_000])
+def test_a_reply_that_a_file_cuts_short_ends_the_connection(tmp_path: Path, missing: int) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 10)
+
+    async def run() -> None:
+        with (tmp_path / "data").open("rb") as file:
+            async with serving(lambda *_: [b"<", FileRange(file, 0, 10 + missing), b">"]) as (_, host, port):
+                reader, writer = await asyncio.open_connection(host, port)
+                writer.write(framed(b"a"))
+                assert await asyncio.wait_for(reader.read(), 10) == b"<" + b"x" * 10
                 writer.close()
 
     uvloop.run(run())

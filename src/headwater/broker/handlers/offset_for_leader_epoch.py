@@ -56,7 +56,10 @@ def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> E
 
 
 def _end_offset(partition: Partition, epoch: int) -> tuple[int, int]:
-    # The log learns of an epoch with its first batch; before that the epoch is there and empty.
+    # The log learns of an epoch with its first batch; before that the epoch is there and empty, as are those between.
+    log = partition.log
     if epoch == partition.leader_epoch:
-        return epoch, partition.log.log_end_offset
-    return partition.log.end_offset_for_epoch(epoch)
+        return epoch, log.log_end_offset
+    if log.latest_epoch < epoch < partition.leader_epoch:
+        return (epoch if log.latest_epoch < 0 else log.latest_epoch), log.log_end_offset
+    return log.end_offset_for_epoch(epoch)
