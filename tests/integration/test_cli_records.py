@@ -104,6 +104,7 @@ def test_where_to_start_and_when_to_stop(cli: Cli) -> None:
     assert consumed("--offset", "2100-01-01", "--until-end") == []
     assert consumed("--until-end") == []
     assert consumed("--from-beginning", "--timeout", "0.3") == [str(number) for number in range(10)]
+    assert consumed("--from-beginning", "--timeout", "0") == [str(number) for number in range(10)]
 
 
 def test_an_offset_past_the_end_is_an_error_and_one_before_the_start_a_warning(cli: Cli) -> None:
@@ -160,6 +161,15 @@ def test_a_reader_that_leaves_ends_the_consumer_quietly(cli: Cli) -> None:
         assert consumer.process.wait(timeout=20) == 0
         assert consumer.process.stderr is not None
         assert consumer.process.stderr.read() == b""
+
+
+def test_ctrl_c_ends_a_consumer_whose_reader_has_stopped_reading(cli: Cli) -> None:
+    topic = cli.new_topic("--partitions", "1")
+    cli.ok("produce", topic, stdin="".join(f"{number}\n" for number in range(100_000)))
+    with cli.started("consume", topic, "--from-beginning") as consumer:
+        assert consumer.line() == "0\n"
+        consumer.process.send_signal(signal.SIGINT)
+        assert consumer.process.wait(timeout=20) == 0
 
 
 def test_a_record_too_large_is_refused_and_the_acknowledged_lines_are_counted(cli: Cli) -> None:

@@ -6,7 +6,7 @@ import pty
 import re
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,7 @@ import pytest
 from headwater import LocalBroker
 from headwater.cli.demo_broker import DemoError, demand_space
 from headwater.cli.demo_records import VALUE, Leg, Plan, demand_same_bytes, read_all, write_all
-from headwater.client import Client
-from headwater.client.thin.producer import BatchProducer
+from headwater.client.producer.producer import Producer
 
 from .cli_runner import HEADWATER, Cli, Started
 
@@ -182,34 +181,21 @@ def local_broker() -> Iterator[LocalBroker]:
         yield broker
 
 
-def on(broker: LocalBroker, operation: Callable[[Client], Awaitable[Leg]]) -> Leg:
-    async def run() -> Leg:
-        async with Client(broker.bootstrap) as client:
-            return await operation(client)
-
-    return asyncio.run(run())
-
-
-def write_by_hand(plan: Plan, orders: dict[int, list[int]], value: bytes = VALUE) -> Callable[[Client], Awaitable[Leg]]:
-    """Writes other orders than planned; the sums are those of what should have been written."""
-
-    async def write(client: Client) -> Leg:
-        producer = BatchProducer(client, plan.topic)
-        await producer.start()
+async def write_by_hand(broker: LocalBroker, plan: Plan, orders: dict[int, list[int]], value: bytes = VALUE) -> Leg:
+    """Writes other orders than planned, and reads them; the sums are those of what should have been written."""
+    async with Producer(broker.bootstrap) as producer:
         for partition, numbers in orders.items():
-            await producer.send(partition, [(None, value % number, (), 0) for number in numbers])
-        await producer.flush()
-        return await read_all(client, plan, lambda _done: None)
-
-    return write
+            for number in numbers:
+                await producer.send(plan.topic, value % number, partition=partition)
+    return await read_all(broker.bootstrap, plan, lambda _done: None)
 
 
 def test_what_was_written_as_planned_passes_the_check(local_broker: LocalBroker) -> None:
     plan = Plan(topic="as-planned", records=20_000, partitions=PARTITIONS)
     done: list[int] = []
-    written = on(local_broker, lambda client: write_all(client, plan, done.append))
+    written = asyncio.run(write_all(local_broker.bootstrap, plan, done.append))
     assert done[-1] == 20_000
-    read = on(local_broker, lambda client: read_all(client, plan, done.append))
+    read = asyncio.run(read_all(local_broker.bootstrap, plan, done.append))
     demand_same_bytes(written, read)
     assert (read.records, done[-1]) == (20_000, 20_000)
 
@@ -228,14 +214,14 @@ def test_the_check_notices_records_that_are(
 ) -> None:
     plan = Plan(topic=topic, records=6, partitions=PARTITIONS)
     with pytest.raises(DemoError, match=complaint):
-        on(local_broker, write_by_hand(plan, orders))
+        asyncio.run(write_by_hand(local_broker, plan, orders))
 
 
 def test_the_check_notices_a_changed_byte(local_broker: LocalBroker) -> None:
     plan = Plan(topic="changed", records=6, partitions=PARTITIONS)
     other = VALUE.replace(b"Falls", b"Fells")
-    read = on(local_broker, write_by_hand(plan, {0: [0, 1], 1: [2, 3], 2: [4, 5]}, other))
+    read = asyncio.run(write_by_hand(local_broker, plan, {0: [0, 1], 1: [2, 3], 2: [4, 5]}, other))
     intended = Plan(topic="intended", records=6, partitions=PARTITIONS)
-    written = on(local_broker, lambda client: write_all(client, intended, lambda _done: None))
+    written = asyncio.run(write_all(local_broker.bootstrap, intended, lambda _done: None))
     with pytest.raises(DemoError, match="partition 0 came back with other bytes"):
         demand_same_bytes(written, read)

@@ -17,6 +17,8 @@ from .cli_runner import HEADWATER, Cli
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
+ARROW = ROOT / "docs" / "arrow.md"
+ADMIN = ROOT / "docs" / "admin.md"
 CLI = ROOT / "docs" / "cli.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 NOWHERE = Cli("127.0.0.1:1")
@@ -28,6 +30,7 @@ VOLATILE = (
     (r"(?<![\w-])[\w-]{22}(?![\w-])", "ID"),
     (r"(?<=data in )\S+", "FOLDER"),
     (r"(?<=\s)/\S+", "FOLDER"),
+    (r"\b[\d.,]+(?= (ms|records/s|MiB/s)\b)|(?<= in )[\d.]+(?= s\b)", "FIGURE"),
     (r"\b\d+(\.\d+)? [KMGT]?i?B\b", "SIZE"),
     (r"\b1[6-9]\d{11}\b", "TIME"),
     (r"(?<=\"seconds\": )[\d.e-]+", "SECONDS"),
@@ -65,7 +68,7 @@ def blocks(document: Path) -> list[Block]:
 def sections_with_python() -> list[object]:
     return [
         pytest.param(document, heading, id=f"{document.stem}: {heading}")
-        for document in (README, TESTING)
+        for document in (README, TESTING, ARROW, ADMIN)
         for heading in dict.fromkeys(block.heading for block in blocks(document) if block.language == "python")
     ]
 

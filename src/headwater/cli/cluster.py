@@ -65,12 +65,12 @@ def show_cluster(
 
 
 async def _look_around(client: "Client", *, with_apis: bool) -> dict[str, Any]:
-    from headwater.client.connection import Address
-    from headwater.client.thin.admin import describe_cluster
+    from headwater.client.addresses import Address
+    from headwater.client.admin.cluster import describe_cluster
 
     found = await describe_cluster(client)
     brokers = []
-    for broker in sorted(found.brokers, key=lambda broker: int(broker.broker_id)):
+    for broker in found.brokers:
         entry: dict[str, Any] = {
             "id": broker.broker_id,
             "endpoint": str(Address(broker.host, broker.port)),
@@ -80,39 +80,26 @@ async def _look_around(client: "Client", *, with_apis: bool) -> dict[str, Any]:
         if with_apis:
             entry["apis"] = await _served_apis(client, broker.broker_id)
         brokers.append(entry)
-    controller = None if found.controller_id < 0 else int(found.controller_id)
-    return {"cluster_id": found.cluster_id, "controller": controller, "brokers": brokers}
+    return {"cluster_id": found.cluster_id, "controller": found.controller, "brokers": brokers}
 
 
 async def _log_dirs(client: "Client", broker: int) -> list[dict[str, Any]]:
-    from headwater.client.thin.admin import describe_log_dirs
+    from headwater.client.admin.log_dirs import describe_log_dirs
 
-    found = []
-    for log_dir in await describe_log_dirs(client, broker):
-        sizes = [int(p.partition_size) for topic in log_dir.topics for p in topic.partitions]
-        found.append(
-            {
-                "path": log_dir.log_dir,
-                "error": None if log_dir.error_code == 0 else log_dir.error_code.name,
-                "partitions": len(sizes),
-                "size_bytes": sum(sizes),
-                "total_bytes": None if log_dir.total_bytes < 0 else log_dir.total_bytes,
-                "usable_bytes": None if log_dir.usable_bytes < 0 else log_dir.usable_bytes,
-            }
-        )
-    return found
-
-
-async def _served_apis(client: "Client", broker: int) -> list[dict[str, Any]]:
-    from kio.schema.index import api_key_map
-
-    versions = (await client.connection(broker)).versions
     return [
-        {"key": key, "name": _api_name(api_key_map.get(key)), "min_version": oldest, "max_version": newest}
-        for key, (oldest, newest) in sorted(versions.items())
+        {
+            "path": log_dir.path,
+            "error": log_dir.error and log_dir.error.code.name,
+            "partitions": len(log_dir.replicas),
+            "size_bytes": sum(replica.size_bytes for replica in log_dir.replicas),
+            "total_bytes": log_dir.total_bytes,
+            "usable_bytes": log_dir.usable_bytes,
+        }
+        for log_dir in (await describe_log_dirs(client, [broker])).one(broker)
     ]
 
 
-def _api_name(name: str | None) -> str | None:
-    """`list_offsets` as Kafka spells it: `ListOffsets`."""
-    return name and "".join(word.capitalize() for word in name.split("_"))
+async def _served_apis(client: "Client", broker: int) -> list[dict[str, Any]]:
+    from headwater.client.admin.cluster import describe_apis
+
+    return [api._asdict() for api in await describe_apis(client, broker)]

@@ -1,6 +1,5 @@
 """`headwater configs`: describe and alter the configs of topics and brokers."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,31 +11,9 @@ from headwater.cli.output import counted, print_json, print_table, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.thin.admin import ConfigChange, ResourceType
+    from headwater.client.admin.configs import Config, ConfigChange, ConfigResource
 
 app = new_app("Describe and alter configs of topics and brokers.")
-
-_SOURCES = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    8: "DYNAMIC_GROUP_CONFIG",
-}
-_TYPES = {
-    1: "boolean",
-    2: "string",
-    3: "int",
-    4: "short",
-    5: "long",
-    6: "double",
-    7: "list",
-    8: "class",
-    9: "password",
-}
 
 
 class Entity(StrEnum):
@@ -72,13 +49,13 @@ def describe(
 ) -> None:
     """Show configs with their values and where those come from."""
 
-    async def run(client: "Client") -> Sequence[Any]:
-        from headwater.client.thin.admin import describe_configs
+    async def run(client: "Client") -> "dict[str, Config]":
+        from headwater.client.admin.configs import describe_configs
 
-        resource, resource_name = _resource(entity, name)
-        return (await describe_configs(client, resource, [resource_name]))[resource_name]
+        resource = _resource(entity, name)
+        return (await describe_configs(client, [resource])).one(resource)
 
-    entries = sorted(with_client(bootstrap, run), key=lambda entry: entry.name)
+    entries = sorted(with_client(bootstrap, run).values(), key=lambda entry: entry.name)
     if not all_configs:
         entries = [entry for entry in entries if _was_set(entity, entry)]
     if as_json:
@@ -116,10 +93,10 @@ def alter(
         raise typer.BadParameter("nothing to change: use --set, --delete, --append or --subtract")
 
     async def run(client: "Client") -> "list[ConfigChange]":
-        from headwater.client.thin.admin import AlterOperation, ConfigChange, alter_configs
+        from headwater.client.admin.configs import AlterOperation, ConfigChange, alter_configs
 
         changes = [ConfigChange(operation=AlterOperation[how], name=what, value=value) for how, what, value in wishes]
-        await alter_configs(client, *_resource(entity, name), changes)
+        (await alter_configs(client, {_resource(entity, name): changes})).or_raise()
         return changes
 
     changes = with_client(bootstrap, run)
@@ -131,49 +108,45 @@ def alter(
         print(f"Changed {counted(len(changes), 'config')} of {entity.value[:-1]} {name}.")
 
 
-def _resource(entity: Entity, name: str) -> "tuple[ResourceType, str]":
-    from headwater.client.thin.admin import ResourceType
+def _resource(entity: Entity, name: str) -> "ConfigResource":
+    from headwater.client.admin.configs import ConfigResource
 
     if entity is Entity.TOPICS:
-        return ResourceType.TOPIC, name
-    if name != "default" and not name.isdigit():
+        return ConfigResource.topic(name)
+    if name == "default":
+        return ConfigResource.all_brokers()
+    if not name.isdigit():
         raise typer.BadParameter("a broker is named by its id, or 'default' for all of them", param_hint="NAME")
-    return ResourceType.BROKER, "" if name == "default" else name
+    return ConfigResource.broker(int(name))
 
 
-def _was_set(entity: Entity, entry: Any) -> bool:
+def _was_set(entity: Entity, entry: "Config") -> bool:
     """For a topic what was set on it; for a broker all that is not a default."""
-    source = _SOURCES.get(entry.config_source)
+    source = entry.source.name
     return source == "DYNAMIC_TOPIC_CONFIG" if entity is Entity.TOPICS else source != "DEFAULT_CONFIG"
 
 
-def _as_row(entry: Any) -> tuple[str, str, str, str]:
+def _as_row(entry: "Config") -> tuple[str, str, str, str]:
     synonyms = ", ".join(
-        f"{_source(synonym.source)}:{synonym.name}={_shown(synonym.value, entry.is_sensitive)}"
-        for synonym in entry.synonyms
+        f"{synonym.source.name}:{synonym.name}={_shown(synonym.value, entry.sensitive)}" for synonym in entry.synonyms
     )
-    return entry.name, _shown(entry.value, entry.is_sensitive), _source(entry.config_source), synonyms
+    return entry.name, _shown(entry.value, entry.sensitive), entry.source.name, synonyms
 
 
 def _shown(value: str | None, sensitive: bool) -> str:
     return "(hidden)" if sensitive else "null" if value is None else value
 
 
-def _source(source: int) -> str:
-    return _SOURCES.get(source, f"UNKNOWN_{source}")
-
-
-def _as_json(entry: Any) -> dict[str, Any]:
+def _as_json(entry: "Config") -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": entry.value,
-        "source": _source(entry.config_source),
-        "type": _TYPES.get(entry.config_type),
-        "sensitive": entry.is_sensitive,
+        "source": entry.source.name,
+        "type": entry.type.name.lower() if entry.type else None,
+        "sensitive": entry.sensitive,
         "read_only": entry.read_only,
         "synonyms": [
-            {"name": synonym.name, "value": synonym.value, "source": _source(synonym.source)}
-            for synonym in entry.synonyms
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source.name} for synonym in entry.synonyms
         ],
         "documentation": entry.documentation,
     }

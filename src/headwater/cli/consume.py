@@ -1,12 +1,13 @@
 """`headwater consume`: the records of a topic on stdout."""
 
+import asyncio
 from typing import Annotated
 
 import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, unescaped
-from headwater.cli.output import fail, with_client
+from headwater.cli.output import run_or_fail
 from headwater.cli.record_format import Columns, Formatter, columns, format_string, json_line
 from headwater.cli.start_position import StartAt, parse_start
 
@@ -79,8 +80,8 @@ def consume(
     formatter = _formatter(format_, as_json, wanted, unescaped(separator), unescaped(null_value), unescaped(delimiter))
     start = _start(from_beginning, offset)
 
-    from headwater.cli.consume_job import Job, run_job, stop_on_signals
-    from headwater.protocol.records import CorruptBatchError
+    from headwater.cli.consume_job import Job, run_job
+    from headwater.cli.stop_signals import StopSignals
 
     job = Job(
         topic=topic,
@@ -94,12 +95,11 @@ def consume(
         plain_line_end=unescaped(delimiter),
         plain_null=unescaped(null_value),
     )
-    with stop_on_signals():
+    signals = StopSignals()
+    with signals.caught():
         try:
-            with_client(bootstrap, lambda client: run_job(client, job))
-        except CorruptBatchError as error:
-            fail(f"topic {topic} holds a batch that cannot be read: {error}")
-        except (KeyboardInterrupt, BrokenPipeError):
+            run_or_fail(run_job(bootstrap, job, signals))
+        except (KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
             raise typer.Exit(0) from None
 
 

@@ -1,24 +1,28 @@
-"""One run of `headwater consume`: fetched batches formatted and written until it is enough."""
+"""One run of `headwater consume`: records formatted and written until it is enough."""
 
 import os
-import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
-from typing import NoReturn
+from typing import Final
 
-from headwater.cli.output import complain
-from headwater.cli.record_format import Formatter, Origin
+from headwater.cli.consume_patience import Patience
+from headwater.cli.output import CLIENT_ID, complain
+from headwater.cli.record_format import Formatter
 from headwater.cli.start_position import StartAt, start_offsets
+from headwater.cli.stop_signals import StopSignals
 from headwater.client import Client, RefusedError
-from headwater.client.thin.fetcher import Fetched, Fetcher
-from headwater.client.thin.offsets import Isolation, Spot, list_offsets
+from headwater.client.consumer.consumer import Consumer
+from headwater.client.consumer.errors import OffsetOutOfRangeError
+from headwater.client.consumer.records import Record
 from headwater.protocol.errors import ErrorCode
-from headwater.protocol.records import Record, decode_records
 from headwater.types import TopicPartition
+
+_MAX_WAIT_S: Final = 0.5
+_MAX_BYTES: Final = 64 * 1024 * 1024
+_PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
+_RECORDS_AT_ONCE: Final = 20_000
+_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +41,37 @@ class Job:
     plain_null: bytes
 
 
-async def run_job(client: Client, job: Job) -> None:
+async def run_job(bootstrap: str, job: Job, signals: StopSignals) -> None:
     """Writes records to stdout until the job's end; a job without an end goes on until it is stopped."""
-    isolation = Isolation.READ_COMMITTED if job.read_committed else Isolation.READ_UNCOMMITTED
-    places = await _places(client, job)
-    positions = await start_offsets(client, places, job.start, isolation)
-    ends: dict[int, int] = {}
-    if job.until_end:
-        latest = await list_offsets(client, places, Spot.LATEST, isolation=isolation)
-        ends = {place.partition: found.offset for place, found in latest.items()}
-        positions = {p: offset for p, offset in positions.items() if offset < ends[p]}
-    fetcher = Fetcher(client, job.topic, positions, isolation=isolation, max_wait_s=job.timeout_s, on_gap=_tell_gap)
-    await _write_all(fetcher, job, ends)
+    signals.cancel_this_task()
+    max_wait_s = _MAX_WAIT_S if job.timeout_s is None else min(job.timeout_s, _MAX_WAIT_S)
+    consumer = Consumer(
+        bootstrap,
+        client_id=CLIENT_ID,
+        allow_auto_create_topics=False,
+        auto_offset_reset="none",
+        fetch_max_bytes=_MAX_BYTES,
+        fetch_max_wait_ms=round(max_wait_s * 1000),
+        isolation_level="read_committed" if job.read_committed else "read_uncommitted",
+        max_partition_fetch_bytes=_PARTITION_MAX_BYTES,
+    )
+    async with consumer:
+        ends = await _start(consumer, job)
+        if consumer.assignment():
+            await _write_all(consumer, job, ends, signals)
+
+
+async def _start(consumer: Consumer, job: Job) -> dict[int, int]:
+    """Has the consumer read where the job starts; gives each partition's offset to stop at, if it is to stop at any."""
+    places = await _places(consumer.client, job)
+    positions = await start_offsets(consumer, places, job.start)
+    ends = await consumer.end_offsets(places) if job.until_end else {}
+    if ends:
+        places = [place for place in places if positions[place] < ends[place]]
+    consumer.assign(places)
+    for place in places:
+        consumer.seek(place, positions[place])
+    return {place.partition: end for place, end in ends.items()}
 
 
 async def _places(client: Client, job: Job) -> list[TopicPartition]:
@@ -60,47 +83,58 @@ async def _places(client: Client, job: Job) -> list[TopicPartition]:
     return [TopicPartition(job.topic, partition) for partition in job.partitions or sorted(known)]
 
 
-async def _write_all(fetcher: Fetcher, job: Job, ends: dict[int, int]) -> None:
+async def _write_all(consumer: Consumer, job: Job, ends: Mapping[int, int], signals: StopSignals) -> None:
     left = job.max_records
-    last_news_s = time.monotonic()
-    async with aclosing(fetcher.batches()) as answers:
-        async for answer in answers:
-            for fetched in answer:
-                written = _write(fetched, job, left, ends.get(fetched.partition))
-                if written:
-                    last_news_s = time.monotonic()
-                if left is not None:
-                    left -= written
-                    if left <= 0:
-                        return
-                if ends and fetched.next_offset >= ends[fetched.partition]:
-                    fetcher.stop_reading(fetched.partition)
-            if job.timeout_s is not None and time.monotonic() - last_news_s >= job.timeout_s:
-                return
-
-
-def _write(fetched: Fetched, job: Job, limit: int | None, end: int | None) -> int:
-    """Writes the records of one answer and returns how many there were."""
-    written = 0
-    pieces: list[bytes] = []
-    for batch in fetched.batches:
-        records: Sequence[Record] = decode_records(fetched.buffer, batch)
-        if batch.base_offset < fetched.first_offset:
-            records = [record for record in records if record.offset >= fetched.first_offset]
-        if end is not None and batch.last_offset >= end:
-            records = [record for record in records if record.offset < end]
-        if limit is not None:
-            records = records[: limit - written]
-        if not records:
+    patience = Patience(consumer, job.timeout_s)
+    while True:
+        most = _RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE)
+        try:
+            # Positions also move past what nobody gets to see, of which a poll does not tell.
+            records = await consumer.poll(_LOOK_S if ends else patience.left_s, max_records=most)
+        except OffsetOutOfRangeError as error:
+            await _skip_gap(consumer, error)
             continue
-        written += len(records)
-        if job.formatter is None:
-            pieces.append(_plain(records, job))
-        else:
-            origin = Origin(topic=job.topic, partition=fetched.partition, log_append_time=batch.is_log_append_time)
-            pieces.extend([job.formatter(record, origin) for record in records])
-    _write_whole(b"".join(pieces))
-    return written
+        if ends:
+            records = [record for record in records if record.offset < ends[record.partition]]
+        with signals.breakable():
+            _write(records, job)
+        if left is not None:
+            left -= len(records)
+            if left <= 0:
+                return
+        if ends and not await _stop_at(consumer, ends):
+            return
+        if patience.is_over(bool(records)):
+            return
+
+
+async def _stop_at(consumer: Consumer, ends: Mapping[int, int]) -> bool:
+    """Stops reading partitions that have reached their end; False when there is nothing left to read."""
+    reading = consumer.assignment()
+    unread = [place for place in reading if await consumer.position(place) < ends[place.partition]]
+    if len(unread) < len(reading):
+        consumer.assign(unread)
+    return bool(unread)
+
+
+async def _skip_gap(consumer: Consumer, error: OffsetOutOfRangeError) -> None:
+    """Goes on at the log's start when the wanted records were deleted; past its end is an error."""
+    place, wanted = error.partition, error.offset
+    first = (await consumer.beginning_offsets([place]))[place]
+    if wanted >= first:
+        subject = f"offset {wanted} of partition {place.partition} of topic {place.topic}"
+        raise RefusedError(subject, ErrorCode.offset_out_of_range) from None
+    complain(f"offsets {wanted} to {first - 1} of partition {place.partition} are gone; going on at {first}")
+    consumer.seek(place, first)
+
+
+def _write(records: Sequence[Record], job: Job) -> None:
+    if not records:
+        return
+    if job.formatter is None:
+        _write_whole(_plain(records, job))
+    else:
+        _write_whole(b"".join([job.formatter(record) for record in records]))
 
 
 def _write_whole(data: bytes) -> None:
@@ -115,20 +149,4 @@ def _plain(records: Sequence[Record], job: Job) -> bytes:
     values.append(b"")  # so that the last record is ended too
     if None in values:
         return job.plain_line_end.join([job.plain_null if value is None else value for value in values])
-    return job.plain_line_end.join(values)  # type: ignore[arg-type]
-
-
-def _tell_gap(partition: int, wanted: int, first: int) -> None:
-    complain(f"offsets {wanted} to {first - 1} of partition {partition} are gone; going on at {first}")
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the command at once, even while a slow reader of our output holds it up."""
-
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    yield
+    return job.plain_line_end.join(values)

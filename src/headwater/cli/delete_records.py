@@ -42,9 +42,9 @@ def delete(
         raise typer.BadParameter("nothing to delete: name TOPIC:PARTITION:OFFSET or a --file")
 
     async def run(client: "Client") -> dict[TopicPartition, int]:
-        from headwater.client.thin.offsets import delete_records
+        from headwater.client.admin.records import delete_records
 
-        return await delete_records(client, before)
+        return (await delete_records(client, before)).or_raise()
 
     moved = with_client(bootstrap, run)
     if as_json:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headwater.cli.demo_records import Leg, Plan
     from headwater.cli.demo_retention import Compacted
     from headwater.cli.demo_screen import Screen
-    from headwater.client import Client
 
 T = TypeVar("T")
 
@@ -104,21 +103,21 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
 
 def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[Leg, Leg]":
     """The records' way into the broker and back, each step shown and checked."""
-    from headwater.cli.demo_records import VALUE_BYTES, demand_same_bytes, read_all, write_all
-    from headwater.client.thin.admin import NewTopic, create_topics
+    from headwater.cli.demo_records import CLIENT_ID, VALUE_BYTES, demand_same_bytes, read_all, write_all
+    from headwater.client import Client
+    from headwater.client.admin.topics import NewTopic, create_topics
 
-    async def create_topic(client: "Client") -> None:
-        for outcome in await create_topics(client, [NewTopic(name=plan.topic, partitions=plan.partitions)]):
-            if outcome.error is not None:
-                raise outcome.error
+    async def create_topic() -> None:
+        async with Client(broker.bootstrap, client_id=CLIENT_ID) as client:
+            (await create_topics(client, [NewTopic(plan.topic, partitions=plan.partitions)])).or_raise()
 
-    _with_broker(broker, create_topic)
+    _while_alive(broker, create_topic())
     screen.step("topic", f"{plan.topic} with {plan.partitions} partitions")
     with screen.bar("write", plan.records, VALUE_BYTES) as progress:
-        written = _with_broker(broker, lambda client: write_all(client, plan, progress))
+        written = _while_alive(broker, write_all(broker.bootstrap, plan, progress))
     _tell_leg(screen, "write", written)
     with screen.bar("read", plan.records, VALUE_BYTES) as progress:
-        read = _with_broker(broker, lambda client: read_all(client, plan, progress))
+        read = _while_alive(broker, read_all(broker.bootstrap, plan, progress))
     _tell_leg(screen, "read", read)
     demand_same_bytes(written, read)
     screen.step("check", "all came back: each once, in order in its partition, byte for byte")
@@ -129,7 +128,7 @@ def _bill(screen: "Screen", broker: "DemoBroker") -> "Billed":
     """Exactly once: a transaction that fails, and one that does not."""
     from headwater.cli.demo_billing import GROUP, bill_orders
 
-    billed = _with_broker(broker, lambda client: bill_orders(client, _TOPIC))
+    billed = _while_alive(broker, bill_orders(broker.bootstrap, _TOPIC))
     orders = counted(billed.orders, "order")
     screen.step("once", f"exactly once: group {GROUP} billed {orders} in a transaction; a first one was aborted")
     screen.more(f"read_uncommitted sees {billed.seen_uncommitted:,} invoices, read_committed {billed.seen_committed:,}")
@@ -140,14 +139,14 @@ def _let_old_records_go(screen: "Screen", broker: "DemoBroker") -> "Compacted":
     """Compaction and retention, each waited for."""
     from headwater.cli.demo_retention import CLICKS, PRICES, compact_prices, expire_clicks
 
-    done = _with_broker(broker, compact_prices)
+    done = _while_alive(broker, compact_prices(broker.bootstrap))
     screen.step(
         "compact",
         f"{PRICES}: {done.updates:,} updates of {done.articles:,} prices became {counted(done.left, 'record')}",
     )
     sizes = f"{bytes_for_people(done.bytes_before)} became {bytes_for_people(done.bytes_after)}"
     screen.more(f"{sizes}; the newest of each is there")
-    gone, left = _with_broker(broker, expire_clicks)
+    gone, left = _while_alive(broker, expire_clicks(broker.bootstrap))
     screen.step("retain", f"{CLICKS}: {gone:,} of last week are gone, {left:,} of today are there")
     return done
 
@@ -164,18 +163,12 @@ def _verify(screen: "Screen", data: Path) -> None:
         raise DemoError("its files have faults")
 
 
-def _with_broker(broker: "DemoBroker", operation: "Callable[[Client], Awaitable[T]]") -> T:
+def _while_alive(broker: "DemoBroker", operation: "Coroutine[Any, Any, T]") -> T:
     """Runs one operation on the demo's broker, as long as that lives."""
     import uvloop
 
-    from headwater.client import Client
-
-    async def run() -> T:
-        async with Client(broker.bootstrap, client_id="headwater-demo") as client:
-            return await operation(client)
-
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(broker.while_alive(run()))
+        return runner.run(broker.while_alive(operation))
 
 
 def _tell_leg(screen: "Screen", name: str, leg: "Leg") -> None:

@@ -4,20 +4,20 @@ Every value is an order of 100 bytes with its number in it. Orders go to the par
 number that must stand at any offset can be computed, and nothing has to be remembered.
 """
 
+import asyncio
 import time
 import zlib
 from array import array
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from headwater.cli.bulk_sending import BulkSender
 from headwater.cli.demo_broker import DemoError
-from headwater.client import Client
-from headwater.client.thin.fetcher import Fetched, Fetcher
-from headwater.client.thin.offsets import Spot, list_offsets
-from headwater.client.thin.producer import BatchProducer, now_ms
-from headwater.protocol.records import decode_columns
+from headwater.client.consumer.consumer import Consumer
+from headwater.client.consumer.records import Record
+from headwater.client.producer.producer import Producer
+from headwater.protocol.record_columns import RecordColumns
 from headwater.types import TopicPartition
 
 VALUE: Final = b'{"order":%10d,"item":"spring water, 6 x 0.75 litres","city":"Headwater Falls","source":"demo"}'
@@ -26,7 +26,12 @@ _NUMBER: Final = slice(9, 19)
 """Where in a value the order's number stands, padded with blanks."""
 
 _BATCH_RECORDS: Final = 5_000
+_BATCH_BYTES: Final = 61 + _BATCH_RECORDS * (VALUE_BYTES + 10)
+"""What so many records take and one more does not."""
+_PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
+_LOOK_S: Final = 0.1
 _PATIENCE_S: Final = 15.0
+CLIENT_ID: Final = "headwater-demo"
 
 Progress = Callable[[int], None]
 """Told how many records are done."""
@@ -84,43 +89,61 @@ class Leg:
         return self.records_per_s * VALUE_BYTES
 
 
-async def write_all(client: Client, plan: Plan, progress: Progress) -> Leg:
+async def write_all(bootstrap: str, plan: Plan, progress: Progress) -> Leg:
     """Writes every record, acknowledged with acks=all by an idempotent producer."""
-    producer = BatchProducer(client, plan.topic)
-    await producer.start()
-    checksums = dict.fromkeys(range(plan.partitions), 0)
-    started_s = time.perf_counter()
-    for batch, first in enumerate(range(0, plan.records, plan.batch_records)):
-        partition = batch % plan.partitions
-        values = [VALUE % order for order in range(first, min(first + plan.batch_records, plan.records))]
-        checksums[partition] = zlib.crc32(b"".join(values), checksums[partition])
-        timestamp_ms = now_ms()
-        await producer.send(partition, [(None, value, (), timestamp_ms) for value in values])
-        progress(producer.acknowledged_records)
-    await producer.flush()
-    progress(producer.acknowledged_records)
-    return Leg(records=plan.records, seconds=time.perf_counter() - started_s, checksums=checksums)
+    settings = {"client_id": CLIENT_ID, "batch_size": _BATCH_BYTES, "linger_ms": 0}
+    async with Producer(bootstrap, **settings) as producer:
+        await producer.wait_for_topic(plan.topic)
+        sender = BulkSender(producer, plan.topic)
+        checksums = dict.fromkeys(range(plan.partitions), 0)
+        started_s = time.perf_counter()
+        for batch, first in enumerate(range(0, plan.records, plan.batch_records)):
+            partition = batch % plan.partitions
+            values = [VALUE % order for order in range(first, min(first + plan.batch_records, plan.records))]
+            checksums[partition] = zlib.crc32(b"".join(values), checksums[partition])
+            await sender.send_values(partition, values)
+            await asyncio.sleep(0)  # answers of the broker are read between batches
+            progress(sender.acknowledged_records)
+        await sender.flush()
+        progress(sender.acknowledged_records)
+        return Leg(records=plan.records, seconds=time.perf_counter() - started_s, checksums=checksums)
 
 
-async def read_all(client: Client, plan: Plan, progress: Progress) -> Leg:
+async def read_all(bootstrap: str, plan: Plan, progress: Progress) -> Leg:
     """Reads every record and checks each one's offset and order; DemoError at the first that is wrong."""
-    await _demand_all_written(client, plan)
     reader = _Reader(plan)
-    fetcher = Fetcher(client, plan.topic, {p: 0 for p in range(plan.partitions) if plan.count_in(p)})
-    started_s = last_news_s = time.perf_counter()
-    async with aclosing(fetcher.batches()) as answers:
-        async for answer in answers:
-            for fetched in answer:
-                reader.take(fetched)
-                if reader.next_offsets[fetched.partition] >= plan.count_in(fetched.partition):
-                    fetcher.stop_reading(fetched.partition)
+    places = [TopicPartition(plan.topic, partition) for partition in range(plan.partitions)]
+    async with reading(bootstrap, places, max_partition_fetch_bytes=_PARTITION_FETCH_BYTES) as consumer:
+        await _demand_all_written(consumer, plan, places)
+        started_s = last_news_s = time.perf_counter()
+        while reader.records < plan.records:
+            parts = await consumer.poll_columns(_LOOK_S)
+            for _, partition, columns in parts:
+                reader.take(partition, columns)
             now_s = time.perf_counter()
-            if answer:
+            if parts:
                 last_news_s = now_s
             elif now_s - last_news_s > _PATIENCE_S:
                 raise DemoError(f"the broker sent nothing for {_PATIENCE_S:g} s, with {reader.records:,} records read")
             progress(reader.records)
-    return Leg(records=reader.records, seconds=time.perf_counter() - started_s, checksums=reader.checksums)
+        return Leg(records=reader.records, seconds=time.perf_counter() - started_s, checksums=reader.checksums)
+
+
+def reading(bootstrap: str, places: Iterable[TopicPartition], **settings: Any) -> Consumer:
+    """A consumer at the start of these partitions."""
+    consumer = Consumer(bootstrap, client_id=CLIENT_ID, auto_offset_reset="earliest", **settings)
+    consumer.assign(places)
+    return consumer
+
+
+async def read_partition(bootstrap: str, place: TopicPartition, *, at_least: int = 0, **settings: Any) -> list[Record]:
+    """The records of a partition up to its end as it is now, or so many of them and perhaps a few more."""
+    records: list[Record] = []
+    async with reading(bootstrap, [place], **settings) as consumer:
+        end = (await consumer.end_offsets([place]))[place]
+        while await consumer.position(place) < end and not 0 < at_least <= len(records):
+            records += await consumer.poll(_LOOK_S)
+    return records
 
 
 def demand_same_bytes(written: Leg, read: Leg) -> None:
@@ -130,9 +153,8 @@ def demand_same_bytes(written: Leg, read: Leg) -> None:
             raise DemoError(f"the values of partition {partition} came back with other bytes than were written")
 
 
-async def _demand_all_written(client: Client, plan: Plan) -> None:
-    places = [TopicPartition(plan.topic, partition) for partition in range(plan.partitions)]
-    for place, (end, _) in (await list_offsets(client, places, Spot.LATEST)).items():
+async def _demand_all_written(consumer: Consumer, plan: Plan, places: Sequence[TopicPartition]) -> None:
+    for place, end in (await consumer.end_offsets(places)).items():
         if end != plan.count_in(place.partition):
             raise DemoError(
                 f"partition {place.partition} ends at offset {end:,}, although "
@@ -149,12 +171,8 @@ class _Reader:
     next_offsets: dict[int, int] = field(default_factory=dict)
     checksums: dict[int, int] = field(default_factory=dict)
 
-    def take(self, fetched: Fetched) -> None:
-        partition = fetched.partition
+    def take(self, partition: int, columns: RecordColumns) -> None:
         offset = self.next_offsets.get(partition, 0)
-        columns = decode_columns(
-            fetched.buffer, 0, len(fetched.buffer), headers=fetched.batches, from_offset=fetched.first_offset
-        )
         count, data = len(columns), columns.values.data
         if columns.offsets != array("q", range(offset, offset + count)):
             raise DemoError(f"the offsets of partition {partition} from {offset:,} on have a gap or a repetition")

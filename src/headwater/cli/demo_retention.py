@@ -5,27 +5,25 @@ Both are written, and then the broker does its work: the demo waits until it is 
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from headwater.cli.demo_broker import DemoError
+from headwater.cli.demo_records import CLIENT_ID, read_partition
 from headwater.client import Client
-from headwater.client.thin.admin import NewTopic, create_topics, describe_cluster, describe_log_dirs
-from headwater.client.thin.fetcher import Fetcher
-from headwater.client.thin.offsets import Spot, list_offsets
-from headwater.client.thin.producer import BatchProducer, now_ms
-from headwater.protocol.records import decode_records
+from headwater.client.admin.log_dirs import describe_log_dirs
+from headwater.client.admin.topics import NewTopic, create_topics
+from headwater.client.consumer.records import Record
+from headwater.client.producer.producer import Producer
 from headwater.types import TopicPartition
 
 EAGER_BROKER: Final = {"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 100}
 """Settings of a broker that looks for old records all the time, as nobody wants to watch it wait."""
 PRICES: Final = "prices"
 CLICKS: Final = "clicks"
-_ARTICLES: Final = 500
+_ARTICLES: Final = range(500)
 _ROUNDS: Final = 200
-_ROUNDS_A_BATCH: Final = 10
 _CLICKS: Final = 1000
 _DAY_MS: Final = 86_400_000
 _SEGMENT_MS: Final = 50
@@ -44,48 +42,52 @@ class Compacted:
     bytes_after: int
 
 
-async def compact_prices(client: Client) -> Compacted:
+async def compact_prices(bootstrap: str) -> Compacted:
     """Writes many updates of few prices and waits for the cleaner; DemoError unless the newest of each is left."""
-    place = await _create(client, PRICES, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
-    producer = BatchProducer(client, PRICES)
-    await producer.start()
-    for first in range(0, _ROUNDS, _ROUNDS_A_BATCH):
-        rounds, timestamp_ms = range(first, first + _ROUNDS_A_BATCH), now_ms()
-        await producer.send(
-            0, [(_article(n), _price(n, turn), (), timestamp_ms) for turn in rounds for n in range(_ARTICLES)]
-        )
-    await producer.flush()
-    bytes_before = await _size(client, place)
-    # The cleaner leaves the segment alone that is being written: one more update begins another.
-    await asyncio.sleep(2 * _SEGMENT_MS / 1000)
-    await producer.send(0, [(_article(0), _price(0, _ROUNDS), (), now_ms())])
-    await producer.flush()
-    most_left = 2 * _ARTICLES
-    records = await _wait_for(client, place, lambda left: len(left) <= most_left, "the cleaner")
-    expected = {_article(n): _price(n, _ROUNDS - 1) for n in range(_ARTICLES)} | {_article(0): _price(0, _ROUNDS)}
-    if dict(records) != expected:
+    async with Producer(bootstrap, client_id=CLIENT_ID) as producer:
+        client = producer.client
+        place = await _create(client, PRICES, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+        await _write(producer, PRICES, ((_article(n), _price(n, turn)) for turn in range(_ROUNDS) for n in _ARTICLES))
+        bytes_before = await _size(client, place)
+        # The cleaner leaves the segment alone that is being written: one more update begins another.
+        await asyncio.sleep(2 * _SEGMENT_MS / 1000)
+        await _write(producer, PRICES, [(_article(0), _price(0, _ROUNDS))])
+        most_left = 2 * len(_ARTICLES)
+        records = await _wait_for(bootstrap, place, lambda left: len(left) <= most_left, "the cleaner")
+        bytes_after = await _size(client, place)
+    expected = {_article(n): _price(n, _ROUNDS - 1) for n in _ARTICLES} | {_article(0): _price(0, _ROUNDS)}
+    if {record.key: record.value for record in records} != expected:
         raise DemoError("compaction left other prices than the newest")
     return Compacted(
-        updates=_ROUNDS * _ARTICLES + 1,
-        articles=_ARTICLES,
+        updates=_ROUNDS * len(_ARTICLES) + 1,
+        articles=len(_ARTICLES),
         left=len(records),
         bytes_before=bytes_before,
-        bytes_after=await _size(client, place),
+        bytes_after=bytes_after,
     )
 
 
-async def expire_clicks(client: Client) -> tuple[int, int]:
+async def expire_clicks(bootstrap: str) -> tuple[int, int]:
     """Writes clicks of last week and of today to a topic that keeps a day's: how many are gone, how many are left."""
-    place = await _create(client, CLICKS, {"retention.ms": str(_DAY_MS)})
-    producer = BatchProducer(client, CLICKS)
-    await producer.start()
-    for age_ms in (7 * _DAY_MS, 0):
-        await producer.send(0, [(None, b"click", (), now_ms() - age_ms)] * _CLICKS)
-        await producer.flush()
-    left = await _wait_for(client, place, lambda left: len(left) <= _CLICKS, "retention")
+    async with Producer(bootstrap, client_id=CLIENT_ID) as producer:
+        place = await _create(producer.client, CLICKS, {"retention.ms": str(_DAY_MS)})
+        for age_ms in (7 * _DAY_MS, 0):
+            await _write(producer, CLICKS, [(None, b"click")] * _CLICKS, age_ms=age_ms)
+    left = await _wait_for(bootstrap, place, lambda left: len(left) <= _CLICKS, "retention")
     if len(left) != _CLICKS:
         raise DemoError(f"{len(left):,} of today's {_CLICKS:,} clicks are left")
     return _CLICKS, len(left)
+
+
+async def _write(
+    producer: Producer, topic: str, records: Iterable[tuple[bytes | None, bytes]], *, age_ms: int = 0
+) -> None:
+    """Writes keys and values as if so long ago, and waits until they are acknowledged."""
+    timestamp_ms = time.time_ns() // 1_000_000 - age_ms
+    handles = [await producer.send(topic, value, key=key, timestamp_ms=timestamp_ms) for key, value in records]
+    await producer.flush()
+    for handle in handles:
+        handle.result(0)
 
 
 def _article(number: int) -> bytes:
@@ -97,49 +99,24 @@ def _price(number: int, turn: int) -> bytes:
 
 
 async def _create(client: Client, name: str, configs: dict[str, str]) -> TopicPartition:
-    topic = NewTopic(name=name, partitions=1, configs={"segment.ms": str(_SEGMENT_MS), **configs})
-    for outcome in await create_topics(client, [topic]):
-        if outcome.error is not None:
-            raise outcome.error
+    topic = NewTopic(name, partitions=1, configs={"segment.ms": str(_SEGMENT_MS), **configs})
+    (await create_topics(client, [topic])).or_raise()
     return TopicPartition(name, 0)
 
 
 async def _size(client: Client, place: TopicPartition) -> int:
     """The bytes that a partition takes up, as the broker says."""
-    (broker,) = (await describe_cluster(client)).brokers
-    return sum(
-        replica.partition_size
-        for log_dir in await describe_log_dirs(client, broker.broker_id, [place])
-        for topic in log_dir.topics
-        for replica in topic.partitions
-    )
+    log_dirs_of_brokers = (await describe_log_dirs(client, partitions=[place])).or_raise().values()
+    return sum(replica.size_bytes for dirs in log_dirs_of_brokers for log_dir in dirs for replica in log_dir.replicas)
 
 
-_Records = list[tuple[bytes | None, bytes | None]]
-_Check = Callable[[_Records], bool]
-
-
-async def _wait_for(client: Client, place: TopicPartition, is_done: _Check, who: str) -> _Records:
+async def _wait_for(
+    bootstrap: str, place: TopicPartition, is_done: Callable[[list[Record]], bool], who: str
+) -> list[Record]:
     """Reads a partition again and again until there are few enough records."""
     give_up_s = time.monotonic() + _PATIENCE_S
-    while not is_done(left := await _read(client, place)):
+    while not is_done(left := await read_partition(bootstrap, place)):
         if time.monotonic() > give_up_s:
             raise DemoError(f"{who} has not removed the old records of {place} within {_PATIENCE_S:g} s")
         await asyncio.sleep(_LOOK_INTERVAL_S)
     return left
-
-
-async def _read(client: Client, place: TopicPartition) -> _Records:
-    """All keys and values of a partition."""
-    records: _Records = []
-    ((start, _),) = (await list_offsets(client, [place], Spot.EARLIEST)).values()
-    ((end, _),) = (await list_offsets(client, [place], Spot.LATEST)).values()
-    fetcher = Fetcher(client, place.topic, {place.partition: start})
-    async with aclosing(fetcher.batches()) as answers:
-        async for answer in answers:
-            for fetched in answer:
-                for batch in fetched.batches:
-                    records += [(record.key, record.value) for record in decode_records(fetched.buffer, batch)]
-                if fetched.next_offset >= end:
-                    fetcher.stop_reading(place.partition)
-    return records

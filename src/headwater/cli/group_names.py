@@ -14,7 +14,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of groups for the shell."""
 
     async def names(client: "Client") -> list[str]:
-        from headwater.client.thin.groups import list_groups
+        from headwater.client.admin.groups import list_groups
 
         return [group.group_id for group in await list_groups(client)]
 

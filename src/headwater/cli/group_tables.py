@@ -9,7 +9,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.cli.group_lag import PartitionLag
-    from headwater.client.thin.groups import Group, Member
+    from headwater.client.admin.group_descriptions import Group, Member
 
 _OFFSET_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 _STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")

@@ -1,7 +1,7 @@
 """`headwater groups`: list, describe, members, delete; reset-offsets has a module of its own."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,9 @@ from headwater.cli.output import confirm, exit_if_failed, print_json, print_tabl
 if TYPE_CHECKING:
     from headwater.cli.group_lag import PartitionLag
     from headwater.client import Client
-    from headwater.client.thin.groups import Group, ListedGroup
+    from headwater.client.admin.group_descriptions import Group
+    from headwater.client.admin.groups import ListedGroup
+    from headwater.client.admin.results import Results
 
 app = new_app("List, describe and delete groups of consumers, and reset their offsets.")
 
@@ -64,7 +66,7 @@ def list_all(
     """List groups with their type and state."""
 
     async def run(client: "Client") -> "list[ListedGroup]":
-        from headwater.client.thin.groups import list_groups
+        from headwater.client.admin.groups import list_groups
 
         return await list_groups(client)
 
@@ -100,27 +102,30 @@ def describe(
     if all_groups == bool(groups):
         raise typer.BadParameter("name groups, or describe them all with --all")
 
-    async def run(client: "Client") -> list[Any]:
+    async def run(client: "Client") -> "Results[str, tuple[Group, list[PartitionLag]]]":
         from headwater.cli.group_lag import partition_lags
-        from headwater.client.thin.groups import describe_group, list_groups
-        from headwater.client.thin.outcomes import for_each
-
-        async def look(name: str) -> "tuple[Group, list[PartitionLag]]":
-            group = await describe_group(client, name)
-            return group, [] if state else await partition_lags(client, group)
+        from headwater.client.admin.group_descriptions import describe_groups
+        from headwater.client.admin.groups import list_groups
+        from headwater.client.admin.results import for_each
 
         names = groups or [group.group_id for group in await list_groups(client)]
-        return list(await for_each(names, look))
+        described = await describe_groups(client, names)
 
-    outcomes = with_client(bootstrap, run)
-    found = [outcome.value for outcome in outcomes if outcome.value is not None]
+        async def look(name: str) -> "tuple[Group, list[PartitionLag]]":
+            group = described.one(name)
+            return group, [] if state else await partition_lags(client, group)
+
+        return await for_each(names, look)
+
+    results = with_client(bootstrap, run)
+    found = list(results.succeeded.values())
     if as_json:
         print_json([group_as_json(group, None if state else lags) for group, lags in found])
     elif state:
         print_states([group for group, _ in found])
     else:
-        print_lags(found, with_group=len(outcomes) > 1 or all_groups)
-    exit_if_failed([outcome.error for outcome in outcomes if outcome.error is not None])
+        print_lags(found, with_group=len(results) > 1 or all_groups)
+    exit_if_failed(list(results.failed.values()))
 
 
 @app.command()
@@ -133,9 +138,9 @@ def members(
     """Show who is in a group, and how many partitions each member has."""
 
     async def run(client: "Client") -> "Group":
-        from headwater.client.thin.groups import describe_group
+        from headwater.client.admin.group_descriptions import describe_groups
 
-        return await describe_group(client, group)
+        return (await describe_groups(client, [group])).one(group)
 
     found = with_client(bootstrap, run)
     if as_json:
@@ -158,20 +163,19 @@ def delete(
         what = f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups ({', '.join(groups)})"
         confirm(f"Delete {what} with all committed offsets?", because="deleting offsets is for good")
 
-    async def run(client: "Client") -> list[Any]:
-        from headwater.client.thin.groups import delete_group
-        from headwater.client.thin.outcomes import for_each
+    async def run(client: "Client") -> "Results[str, None]":
+        from headwater.client.admin.groups import delete_groups
 
-        return list(await for_each(groups, lambda name: delete_group(client, name)))
+        return await delete_groups(client, groups)
 
-    outcomes = with_client(bootstrap, run)
-    gone = [outcome.name for outcome in outcomes if outcome.error is None]
+    results = with_client(bootstrap, run)
+    gone = list(results.succeeded)
     if as_json:
         print_json({"deleted": gone})
     else:
         for name in gone:
             print(f"Deleted group {name}.")
-    exit_if_failed([outcome.error for outcome in outcomes if outcome.error is not None])
+    exit_if_failed(list(results.failed.values()))
 
 
 app.command("reset-offsets")(reset_offsets)

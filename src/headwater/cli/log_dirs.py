@@ -1,6 +1,5 @@
 """`headwater log dirs`: the log dirs of brokers and what each partition takes up in them."""
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from headwater.cli.output import bytes_for_people, fail, print_json, print_table, with_client
@@ -13,9 +12,9 @@ def show_dirs(bootstrap: str, *, topics: list[str], brokers: list[int], as_json:
     """Prints the dirs, and the partitions of the topics asked for; of all when none is."""
 
     async def run(client: "Client") -> list[dict[str, Any]]:
-        from headwater.client.thin.admin import describe_cluster
+        from headwater.client.admin.cluster import describe_cluster
 
-        known = sorted(int(broker.broker_id) for broker in (await describe_cluster(client)).brokers)
+        known = [broker.broker_id for broker in (await describe_cluster(client)).brokers]
         unknown = sorted(set(brokers) - set(known))
         if unknown:
             fail(f"there is no broker {unknown[0]}; there are {', '.join(map(str, known))}")
@@ -60,26 +59,25 @@ def _total(log_dir: dict[str, Any]) -> str:
 
 
 async def _dirs_of(client: "Client", broker: int, topics: list[str]) -> list[dict[str, Any]]:
-    from headwater.client.thin.admin import describe_log_dirs
+    from headwater.client.admin.log_dirs import describe_log_dirs
 
     return [
         {
-            "path": log_dir.log_dir,
-            "error": None if log_dir.error_code == 0 else log_dir.error_code.name,
-            "total_bytes": None if log_dir.total_bytes < 0 else log_dir.total_bytes,
-            "usable_bytes": None if log_dir.usable_bytes < 0 else log_dir.usable_bytes,
+            "path": log_dir.path,
+            "error": log_dir.error and log_dir.error.code.name,
+            "total_bytes": log_dir.total_bytes,
+            "usable_bytes": log_dir.usable_bytes,
             "partitions": [
                 {
-                    "topic": topic.name,
-                    "partition": replica.partition_index,
-                    "size_bytes": replica.partition_size,
+                    "topic": replica.partition.topic,
+                    "partition": replica.partition.partition,
+                    "size_bytes": replica.size_bytes,
                     "offset_lag": replica.offset_lag,
-                    "is_future": replica.is_future_key,
+                    "is_future": replica.is_future,
                 }
-                for topic in sorted(log_dir.topics, key=attrgetter("name"))
-                if not topics or topic.name in topics
-                for replica in sorted(topic.partitions, key=attrgetter("partition_index"))
+                for replica in sorted(log_dir.replicas)
+                if not topics or replica.partition.topic in topics
             ],
         }
-        for log_dir in await describe_log_dirs(client, broker)
+        for log_dir in (await describe_log_dirs(client, [broker])).one(broker)
     ]

@@ -12,9 +12,8 @@ from headwater.cli.progress import byte_progress
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResult
-
-    from headwater.client import Client
+    from headwater.client import Client, ClientError
+    from headwater.client.admin.log_dirs import LogDir
 
 _LOOK_EVERY_S: Final = 0.2
 _GONE_AFTER: Final = 5
@@ -86,9 +85,9 @@ def move_partitions(
 
 
 async def _the_broker(client: "Client", broker: int | None) -> int:
-    from headwater.client.thin.admin import describe_cluster
+    from headwater.client.admin.cluster import describe_cluster
 
-    known = sorted(int(each.broker_id) for each in (await describe_cluster(client)).brokers)
+    known = [each.broker_id for each in (await describe_cluster(client)).brokers]
     if broker is None and len(known) == 1:
         return known[0]
     if broker not in known:
@@ -97,52 +96,61 @@ async def _the_broker(client: "Client", broker: int | None) -> int:
 
 
 async def _begin(client: "Client", moves: _Moves, partitions: Sequence[TopicPartition]) -> None:
-    from headwater.client.errors import RefusedError
-    from headwater.client.thin.admin import alter_replica_log_dirs, describe_log_dirs
-    from headwater.protocol.errors import ErrorCode
+    from headwater.client.admin.log_dirs import alter_replica_log_dirs
 
-    dirs = [result.log_dir for result in await describe_log_dirs(client, moves.broker, [])]
+    dirs = [log_dir.path for log_dir in await _log_dirs(client, moves, [])]
     if moves.log_dir not in dirs:
         fail(f"{moves.log_dir} is no log dir of broker {moves.broker}; it has {', '.join(dirs)}")
-    codes = await alter_replica_log_dirs(client, moves.broker, moves.log_dir, partitions)
-    for partition, code in codes.items():
-        moves.moves[partition] = move = _Move(partition)
-        if code is ErrorCode.kafka_storage_error:
-            move.error = "a log dir of the broker is offline; `headwater log dirs` shows which"
-        elif code is ErrorCode.invalid_topic_exception:
-            move.error = "the name of the topic is too long for the folder of a copy"
-        elif code is not ErrorCode.none:
-            move.error = str(RefusedError("", code)).removeprefix(": ")
-    _take_in(moves, await describe_log_dirs(client, moves.broker, partitions))
+    results = await alter_replica_log_dirs(client, moves.broker, moves.log_dir, partitions)
+    for partition, error in results.items():
+        moves.moves[partition] = _Move(partition, error=None if error is None else _why(error))
+    _take_in(moves, await _log_dirs(client, moves, partitions))
+
+
+async def _log_dirs(client: "Client", moves: _Moves, partitions: Sequence[TopicPartition]) -> "tuple[LogDir, ...]":
+    from headwater.client.admin.log_dirs import describe_log_dirs
+
+    return (await describe_log_dirs(client, [moves.broker], partitions=partitions)).one(moves.broker)
+
+
+def _why(error: "ClientError") -> str:
+    """Why a move does not begin; which partition it is about is told elsewhere."""
+    from headwater.client import RefusedError
+    from headwater.protocol.errors import ErrorCode
+
+    if not isinstance(error, RefusedError):
+        return str(error)
+    if error.code is ErrorCode.kafka_storage_error:
+        return "a log dir of the broker is offline; `headwater log dirs` shows which"
+    if error.code is ErrorCode.invalid_topic_exception:
+        return "the name of the topic is too long for the folder of a copy"
+    return str(error).removeprefix(f"{error.subject}: ")
 
 
 async def _follow(client: "Client", moves: _Moves) -> None:
-    from headwater.client.thin.admin import describe_log_dirs
-
     with byte_progress(sum(move.size_bytes for move in moves.moves.values())) as show:
         while open_moves := [move.partition for move in moves.moves.values() if not move.is_settled]:
             await asyncio.sleep(_LOOK_EVERY_S)
-            _take_in(moves, await describe_log_dirs(client, moves.broker, open_moves))
+            _take_in(moves, await _log_dirs(client, moves, open_moves))
             show(sum(move.copied_bytes for move in moves.moves.values()))
 
 
-def _take_in(moves: _Moves, results: "Sequence[DescribeLogDirsResult]") -> None:
+def _take_in(moves: _Moves, log_dirs: "Sequence[LogDir]") -> None:
     """What a look at the log dirs tells about moves that are not settled yet."""
     open_moves = {partition: move for partition, move in moves.moves.items() if not move.is_settled}
     on_their_way = set()
-    for result in results:
-        for topic in result.topics:
-            for replica in topic.partitions:
-                move = open_moves.get(TopicPartition(topic.name, replica.partition_index))
-                if move is None:
-                    continue
-                if replica.is_future_key:
-                    on_their_way.add(move.partition)
-                    move.copied_bytes = replica.partition_size
-                else:
-                    move.size_bytes = replica.partition_size
-                    move.is_there = result.log_dir == moves.log_dir
-                    move.copied_bytes = move.size_bytes if move.is_there else move.copied_bytes
+    for log_dir in log_dirs:
+        for replica in log_dir.replicas:
+            move = open_moves.get(replica.partition)
+            if move is None:
+                continue
+            if replica.is_future:
+                on_their_way.add(move.partition)
+                move.copied_bytes = replica.size_bytes
+            else:
+                move.size_bytes = replica.size_bytes
+                move.is_there = log_dir.path == moves.log_dir
+                move.copied_bytes = move.size_bytes if move.is_there else move.copied_bytes
     for partition, move in open_moves.items():
         move.missed = 0 if partition in on_their_way else move.missed + 1
         if move.missed >= _GONE_AFTER and not move.is_there:

@@ -11,7 +11,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.thin.offsets import FoundOffset
+    from headwater.client.admin.records import FoundOffset
 
 app = new_app()
 
@@ -46,14 +46,14 @@ def show_offsets(
         )
 
     async def run(client: "Client") -> "dict[TopicPartition, FoundOffset]":
-        from headwater.client.thin.offsets import list_offsets
+        from headwater.client.admin.records import list_offsets
 
         wanted: list[TopicPartition] = []
         for place in places:
             topic, partition = split_place(place)
             numbers = sorted(await client.partitions(topic)) if partition is None else [partition]
             wanted.extend(TopicPartition(topic, number) for number in numbers)
-        return await list_offsets(client, wanted, when)
+        return (await list_offsets(client, wanted, when)).or_raise()
 
     found = with_client(bootstrap, run)
     by_time = when not in (-1, -2)
@@ -66,13 +66,13 @@ def show_offsets(
                     "offset": None if offset < 0 else offset,
                     "timestamp": None if timestamp < 0 else timestamp,
                 }
-                for place, (offset, timestamp) in found.items()
+                for place, (offset, timestamp, _) in found.items()
             ]
         )
         return
     rows = [
         (place.topic, place.partition, None if offset < 0 else offset, None if timestamp < 0 else timestamp)
-        for place, (offset, timestamp) in found.items()
+        for place, (offset, timestamp, _) in found.items()
     ]
     columns = ("Topic", "Partition", "Offset", "Timestamp")
     shown = 4 if by_time else 3

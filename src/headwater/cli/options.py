@@ -17,9 +17,9 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for the shell."""
 
     async def names(client: "Client") -> list[str]:
-        from headwater.client.thin.admin import list_topics
+        from headwater.client.admin.topic_descriptions import list_topics
 
-        return [topic.name for topic in await list_topics(client) if topic.name and not topic.is_internal]
+        return [topic.name for topic in await list_topics(client)]
 
     return complete_from(ctx, incomplete, names)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
@@ -14,19 +14,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CLIENT_ID: Final = "headwater-cli"
 _STACKED_WIDTH: Final = 8
 
 
 def with_client(bootstrap: str, operation: "Callable[[Client], Awaitable[T]]") -> T:
     """Runs one operation on a cluster. What stops it is told in one sentence, and the exit code is 1."""
-    from headwater.client import Client, ClientError
+    from headwater.client import Client
 
     async def run() -> T:
-        async with Client(bootstrap, client_id="headwater-cli") as client:
+        async with Client(bootstrap, client_id=CLIENT_ID) as client:
             return await operation(client)
 
+    return run_or_fail(run())
+
+
+def run_or_fail(operation: "Coroutine[Any, Any, T]") -> T:
+    """The same for an operation that brings its own client."""
+    from headwater.client import ClientError
+
     try:
-        return asyncio.run(run())
+        return asyncio.run(operation)
     except ClientError as error:
         fail(str(error))
 

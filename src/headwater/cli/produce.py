@@ -8,7 +8,7 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, pairs, unescaped
-from headwater.cli.output import bytes_for_people, complain, counted, print_json, with_client
+from headwater.cli.output import bytes_for_people, complain, counted, print_json, run_or_fail
 
 if TYPE_CHECKING:
     from headwater.cli.produce_job import Account
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 app = new_app()
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""In the order of their numbers in the protocol."""
 
 
 def _checked_codec(value: str) -> str:
@@ -82,10 +81,10 @@ def produce(
         ),
         delimiter=None if whole_files else _separator(delimiter, "--delimiter"),
         partition=partition,
-        compression=_CODECS.index(compression),
+        compression=compression,
         batch_bytes=batch_bytes,
     )
-    account = with_client(bootstrap, lambda client: run_job(client, job))
+    account = run_or_fail(run_job(bootstrap, job))
     raise typer.Exit(_report(topic, account, as_json=as_json))
 
 

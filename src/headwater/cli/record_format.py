@@ -15,9 +15,15 @@ class RecordView(Protocol):
     """What a formatter reads of a record."""
 
     @property
+    def topic(self) -> str: ...  # noqa: D102
+    @property
+    def partition(self) -> int: ...  # noqa: D102
+    @property
     def offset(self) -> int: ...  # noqa: D102
     @property
     def timestamp_ms(self) -> int: ...  # noqa: D102
+    @property
+    def timestamp_type(self) -> int: ...  # noqa: D102
     @property
     def key(self) -> bytes | None: ...  # noqa: D102
     @property
@@ -26,22 +32,8 @@ class RecordView(Protocol):
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a record comes from."""
-
-    topic: str
-    partition: int
-    log_append_time: bool
-
-    @property
-    def timestamp_type(self) -> str:
-        """Kafka's name for what the timestamp means."""
-        return "LogAppendTime" if self.log_append_time else "CreateTime"
-
-
-Formatter: TypeAlias = Callable[[RecordView, Origin], bytes]
-_Part: TypeAlias = Callable[[RecordView, Origin], bytes]
+Formatter: TypeAlias = Callable[[RecordView], bytes]
+_Part: TypeAlias = Callable[[RecordView], bytes]
 
 
 def format_string(text: str, null: bytes) -> Formatter:
@@ -60,24 +52,24 @@ def format_string(text: str, null: bytes) -> Formatter:
         elif piece:
             parts.append(_constant(unescaped(piece)))
 
-    def apply(record: RecordView, origin: Origin) -> bytes:
-        return b"".join([part(record, origin) for part in parts])
+    def apply(record: RecordView) -> bytes:
+        return b"".join([part(record) for part in parts])
 
     return apply
 
 
 def _letters(null: bytes) -> dict[str, _Part]:
     return {
-        "t": lambda record, origin: origin.topic.encode(),
-        "p": lambda record, origin: b"%d" % origin.partition,
-        "o": lambda record, origin: b"%d" % record.offset,
-        "k": lambda record, origin: null if record.key is None else record.key,
-        "K": lambda record, origin: b"%d" % _size(record.key),
-        "s": lambda record, origin: null if record.value is None else record.value,
-        "S": lambda record, origin: b"%d" % _size(record.value),
-        "R": lambda record, origin: struct.pack(">i", _size(record.value)),
-        "h": lambda record, origin: _joined_headers(record, b"=", null),
-        "T": lambda record, origin: b"%d" % record.timestamp_ms,
+        "t": lambda record: record.topic.encode(),
+        "p": lambda record: b"%d" % record.partition,
+        "o": lambda record: b"%d" % record.offset,
+        "k": lambda record: null if record.key is None else record.key,
+        "K": lambda record: b"%d" % _size(record.key),
+        "s": lambda record: null if record.value is None else record.value,
+        "S": lambda record: b"%d" % _size(record.value),
+        "R": lambda record: struct.pack(">i", _size(record.value)),
+        "h": lambda record: _joined_headers(record, b"=", null),
+        "T": lambda record: b"%d" % record.timestamp_ms,
         "%": _constant(b"%"),
     }
 
@@ -102,32 +94,32 @@ def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes) -> 
     """A formatter for what kafka-console-consumer's `print.…` properties give."""
     parts: list[_Part] = []
     if wanted.timestamp:
-        parts.append(lambda record, origin: b"%b:%d" % (origin.timestamp_type.encode(), record.timestamp_ms))
+        parts.append(lambda record: b"%b:%d" % (_timestamp_type(record).encode(), record.timestamp_ms))
     if wanted.partition:
-        parts.append(lambda record, origin: b"Partition:%d" % origin.partition)
+        parts.append(lambda record: b"Partition:%d" % record.partition)
     if wanted.offset:
-        parts.append(lambda record, origin: b"Offset:%d" % record.offset)
+        parts.append(lambda record: b"Offset:%d" % record.offset)
     if wanted.headers:
-        parts.append(lambda record, origin: _joined_headers(record, b":", null) or b"NO_HEADERS")
+        parts.append(lambda record: _joined_headers(record, b":", null) or b"NO_HEADERS")
     letters = _letters(null)
     if wanted.key:
         parts.append(letters["k"])
     parts.append(letters["s"])
 
-    def apply(record: RecordView, origin: Origin) -> bytes:
-        return separator.join([part(record, origin) for part in parts]) + line_end
+    def apply(record: RecordView) -> bytes:
+        return separator.join([part(record) for part in parts]) + line_end
 
     return apply
 
 
-def json_line(record: RecordView, origin: Origin) -> bytes:
+def json_line(record: RecordView) -> bytes:
     """One JSON object on one line. Bytes that are not UTF-8 become {"base64": …}."""
     document: dict[str, Any] = {
-        "topic": origin.topic,
-        "partition": origin.partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "timestamp_type": origin.timestamp_type,
+        "timestamp_type": _timestamp_type(record),
         "headers": [[name, _json_value(value)] for name, value in record.headers],
         "key": _json_value(record.key),
         "value": _json_value(record.value),
@@ -151,9 +143,14 @@ def _joined_headers(record: RecordView, separator: bytes, null: bytes) -> bytes:
     return b",".join([name.encode() + separator + (null if value is None else value) for name, value in record.headers])
 
 
+def _timestamp_type(record: RecordView) -> str:
+    """Kafka's name for what the timestamp means."""
+    return "LogAppendTime" if record.timestamp_type else "CreateTime"
+
+
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
 def _constant(data: bytes) -> _Part:
-    return lambda record, origin: data
+    return lambda record: data

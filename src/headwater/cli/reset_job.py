@@ -32,17 +32,18 @@ async def make_plan(client: "Client", job: ResetJob) -> Plan:
 
 async def commit_plan(client: "Client", plan: Plan) -> None:
     """Commits the new offsets, one group after the other: when one fails, those before it have theirs."""
-    from headwater.client.thin.group_offsets import commit_offsets
+    from headwater.client.admin.group_offsets import alter_group_offsets
 
     for group, offsets in plan:
-        await commit_offsets(client, group, {offset.partition: offset.new for offset in offsets})
+        (await alter_group_offsets(client, group, {offset.partition: offset.new for offset in offsets})).or_raise()
 
 
 async def _plan_for(client: "Client", job: ResetJob, group: str) -> list[NewOffset]:
-    from headwater.client.thin.group_offsets import committed_offsets
+    from headwater.client.admin.group_offsets import list_groups_offsets
 
     await _demand_inactive(client, group)
-    committed = await committed_offsets(client, group)
+    found = (await list_groups_offsets(client, [group])).one(group)
+    committed = {place: committed.offset for place, committed in found.items()}
     if isinstance(job.reset, Reset):
         wishes = dict.fromkeys(await _scope(client, job, group, committed), job.reset)
     else:
@@ -57,11 +58,11 @@ async def _plan_for(client: "Client", job: ResetJob, group: str) -> list[NewOffs
 async def _demand_inactive(client: "Client", group: str) -> None:
     """A group that is not there is as good as one without members: its first offsets make it."""
     from headwater.client import RefusedError
-    from headwater.client.thin.groups import describe_group
+    from headwater.client.admin.group_descriptions import describe_groups
     from headwater.protocol.errors import ErrorCode
 
     try:
-        found = await describe_group(client, group)
+        found = (await describe_groups(client, [group])).one(group)
     except RefusedError as error:
         if error.code is ErrorCode.group_id_not_found:
             return
@@ -86,25 +87,25 @@ async def _scope(
 
 
 async def _still_there(client: "Client", group: str, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    from headwater.client.thin.group_offsets import known_partitions
+    from headwater.cli.group_lag import known_partitions
 
     if not committed:
         raise CannotResetError(f"group {group} has committed nothing: say with --topic where it is to start")
     known = await known_partitions(client, committed)
-    for topic, number in sorted(committed.keys() - known):
+    for topic, number in sorted(committed.keys() - set(known)):
         complain(f"partition {number} of topic {topic} is gone or without a leader, so its offset stays as it is")
-    return list(known)
+    return known
 
 
 async def _positions(
     client: "Client", places: Sequence[TopicPartition], committed: Mapping[TopicPartition, int], reset: Reset | FilePlan
 ) -> list[Position]:
-    from headwater.client.thin.offsets import Spot, list_offsets
+    from headwater.client.admin.records import Spot, list_offsets
 
-    earliest = await list_offsets(client, places, Spot.EARLIEST)
-    latest = await list_offsets(client, places, Spot.LATEST)
+    earliest = (await list_offsets(client, places, Spot.EARLIEST)).or_raise()
+    latest = (await list_offsets(client, places, Spot.LATEST)).or_raise()
     time_ms = reset.value if isinstance(reset, Reset) and reset.to is ResetTo.TIME else None
-    found = {} if time_ms is None else await list_offsets(client, places, time_ms)
+    found = {} if time_ms is None else (await list_offsets(client, places, time_ms)).or_raise()
     return [
         Position(
             partition=place,

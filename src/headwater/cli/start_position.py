@@ -9,8 +9,7 @@ from headwater.cli.options import timestamp_ms
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
-    from headwater.client import Client
-    from headwater.client.thin.offsets import Isolation
+    from headwater.client.consumer.consumer import Consumer
 
 
 class StartKind(Enum):
@@ -50,24 +49,18 @@ def parse_start(text: str) -> StartAt:
 
 
 async def start_offsets(
-    client: "Client", partitions: Collection[TopicPartition], start: StartAt, isolation: "Isolation"
-) -> dict[int, int]:
+    consumer: "Consumer", partitions: Collection[TopicPartition], start: StartAt
+) -> dict[TopicPartition, int]:
     """The offset in each partition where `start` is."""
-    from headwater.client.thin.offsets import Spot, list_offsets
-
-    async def at(when: int) -> dict[TopicPartition, int]:
-        found = await list_offsets(client, partitions, when, isolation=isolation)
-        return {place: offset for place, (offset, _) in found.items()}
-
     if start.kind is StartKind.OFFSET:
-        return {place.partition: start.value for place in partitions}
+        return dict.fromkeys(partitions, start.value)
     if start.kind is StartKind.EARLIEST:
-        return {place.partition: offset for place, offset in (await at(Spot.EARLIEST)).items()}
-    latest = await at(Spot.LATEST)
+        return await consumer.beginning_offsets(partitions)
+    latest = await consumer.end_offsets(partitions)
     if start.kind is StartKind.TIME:
-        by_time = await at(start.value)
-        return {place.partition: latest[place] if by_time[place] < 0 else by_time[place] for place in partitions}
+        by_time = await consumer.offsets_for_times(dict.fromkeys(partitions, start.value))
+        return {place: latest[place] if found is None else found.offset for place, found in by_time.items()}
     if start.value == 0:
-        return {place.partition: offset for place, offset in latest.items()}
-    earliest = await at(Spot.EARLIEST)
-    return {place.partition: max(earliest[place], latest[place] - start.value) for place in partitions}
+        return latest
+    earliest = await consumer.beginning_offsets(partitions)
+    return {place: max(earliest[place], end - start.value) for place, end in latest.items()}

@@ -1,6 +1,6 @@
 """`headwater topics`: create, list, describe, alter, delete."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +10,19 @@ from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, com
 from headwater.cli.output import confirm, counted, exit_if_failed, print_json, print_table, topic_id_text, with_client
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from headwater.client import Client
+    from headwater.client.admin.configs import Config
+    from headwater.client.admin.results import Results
+    from headwater.client.admin.topic_descriptions import TopicDescription
+    from headwater.client.admin.topics import CreatedTopic
 
 app = new_app("Create, list, describe, alter and delete topics.")
 
 _TOPIC_COLUMNS = ("Topic", "TopicId", "PartitionCount", "ReplicationFactor", "Configs")
 _PARTITION_COLUMNS = ("Topic", "Partition", "Leader", "Replicas", "Isr")
-_TOPIC_SOURCE = 1
+_TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", autocompletion=complete_topic, show_default=False)]
 
@@ -44,32 +50,25 @@ def create(
     """Create topics."""
     configs = pairs(config or (), "--config")
 
-    async def run(client: "Client") -> list[Any]:
-        from headwater.client.thin.admin import NewTopic, create_topics
+    async def run(client: "Client") -> "Results[str, CreatedTopic]":
+        from headwater.client.admin.topics import NewTopic, create_topics
 
         new = [
-            NewTopic(
-                name=name,
-                partitions=partitions or -1,
-                replication_factor=replication_factor or -1,
-                configs=configs,
-            )
+            NewTopic(name, partitions=partitions, replication_factor=replication_factor, configs=configs)
             for name in names
         ]
-        return list(await create_topics(client, new))
+        return await create_topics(client, new)
 
-    outcomes = with_client(bootstrap, run)
-    made = [outcome.value for outcome in outcomes if outcome.value is not None]
-    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if if_not_exists:
-        failures = [failure for failure in failures if failure.code.name != "topic_already_exists"]
+    results = with_client(bootstrap, run)
+    made = results.succeeded.values()
+    failures = _failures(results, forgiven="topic_already_exists" if if_not_exists else None)
     if as_json:
         print_json(
             [
                 {
                     "topic": topic.name,
                     "topic_id": topic_id_text(topic.topic_id),
-                    "partitions": topic.num_partitions,
+                    "partitions": topic.partitions,
                     "replication_factor": topic.replication_factor,
                 }
                 for topic in made
@@ -77,7 +76,7 @@ def create(
         )
     else:
         for topic in made:
-            print(f"Created topic {topic.name}{_shape(topic.num_partitions, topic.replication_factor)}.")
+            print(f"Created topic {topic.name}{_shape(topic)}.")
     exit_if_failed(failures)
 
 
@@ -90,9 +89,9 @@ def list_names(
     """List topic names, one a line."""
 
     async def run(client: "Client") -> list[str]:
-        from headwater.client.thin.admin import list_topics
+        from headwater.client.admin.topic_descriptions import list_topics
 
-        return [topic.name for topic in await list_topics(client) if topic.name and (internal or not topic.is_internal)]
+        return [topic.name for topic in await list_topics(client, internal=internal)]
 
     names = with_client(bootstrap, run)
     if as_json:
@@ -112,18 +111,17 @@ def describe(
 ) -> None:
     """Describe topics: partitions, leaders, replicas, configs that were set. All topics if none is named."""
 
-    async def run(client: "Client") -> tuple[list[dict[str, Any]], list[Exception]]:
-        from headwater.client.thin.admin import ResourceType, describe_configs, describe_topics, list_topics
+    async def run(client: "Client") -> "tuple[list[dict[str, Any]], Sequence[Exception]]":
+        from headwater.client.admin.configs import ConfigResource, describe_configs
+        from headwater.client.admin.topic_descriptions import describe_topics, list_topics
 
         if names:
-            outcomes = await describe_topics(client, names)
-            found = [outcome.value for outcome in outcomes if outcome.value is not None]
-            failures: list[Exception] = [outcome.error for outcome in outcomes if outcome.error is not None]
+            results = await describe_topics(client, names)
+            found, failures = list(results.succeeded.values()), list(results.failed.values())
         else:
-            found, failures = await list_topics(client), []
-        known = [topic.name for topic in found if topic.name]
-        configs = await describe_configs(client, ResourceType.TOPIC, known) if known else {}
-        return [_described(topic, configs.get(topic.name or "", ())) for topic in found], failures
+            found, failures = await list_topics(client, internal=True), []
+        configs = (await describe_configs(client, [ConfigResource.topic(topic.name) for topic in found])).or_raise()
+        return [_described(topic, configs[ConfigResource.topic(topic.name)]) for topic in found], failures
 
     topics, failures = with_client(bootstrap, run)
     if as_json:
@@ -143,9 +141,9 @@ def alter(
     """Add partitions to a topic. Keys may go to other partitions from then on."""
 
     async def run(client: "Client") -> None:
-        from headwater.client.thin.admin import add_partitions
+        from headwater.client.admin.topics import create_partitions
 
-        await add_partitions(client, name, partitions)
+        (await create_partitions(client, {name: partitions})).or_raise()
 
     with_client(bootstrap, run)
     if as_json:
@@ -167,16 +165,14 @@ def delete(
         what = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
         confirm(f"Delete {what} with all records?", because="deleting records is for good")
 
-    async def run(client: "Client") -> list[Any]:
-        from headwater.client.thin.admin import delete_topics
+    async def run(client: "Client") -> "Results[str | UUID, None]":
+        from headwater.client.admin.topics import delete_topics
 
-        return list(await delete_topics(client, names))
+        return await delete_topics(client, names)
 
-    outcomes = with_client(bootstrap, run)
-    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if if_exists:
-        failures = [failure for failure in failures if failure.code.name != "unknown_topic_or_partition"]
-    gone = [outcome.name for outcome in outcomes if outcome.error is None]
+    results = with_client(bootstrap, run)
+    failures = _failures(results, forgiven="unknown_topic_or_partition" if if_exists else None)
+    gone = list(results.succeeded)
     if as_json:
         print_json({"deleted": gone})
     else:
@@ -185,32 +181,42 @@ def delete(
     exit_if_failed(failures)
 
 
-def _shape(partitions: int, replication_factor: int) -> str:
+def _failures(results: "Results[Any, Any]", *, forgiven: str | None) -> list[Exception]:
+    """What went wrong, without refusals for the one reason that the user forgives."""
+    from headwater.client import RefusedError
+
+    return [
+        error
+        for error in results.failed.values()
+        if not (isinstance(error, RefusedError) and error.code.name == forgiven)
+    ]
+
+
+def _shape(topic: "CreatedTopic") -> str:
     """What an old broker does not tell is left out."""
-    if partitions < 0:
+    if topic.partitions is None:
         return ""
-    return f" with {counted(partitions, 'partition')}, replication factor {replication_factor}"
+    return f" with {counted(topic.partitions, 'partition')}, replication factor {topic.replication_factor}"
 
 
-def _described(topic: Any, configs: Sequence[Any]) -> dict[str, Any]:
-    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+def _described(topic: "TopicDescription", configs: "Mapping[str, Config]") -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": topic_id_text(topic.topic_id),
-        "internal": topic.is_internal,
-        "partition_count": len(partitions),
-        "replication_factor": len(partitions[0].replica_nodes) if partitions else 0,
-        "configs": {entry.name: entry.value for entry in configs if entry.config_source == _TOPIC_SOURCE},
+        "internal": topic.internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+        "configs": {name: config.value for name, config in configs.items() if config.source.name == _TOPIC_SOURCE},
         "partitions": [
             {
-                "partition": partition.partition_index,
-                "leader": None if partition.leader_id < 0 else partition.leader_id,
+                "partition": partition.partition,
+                "leader": partition.leader,
                 "leader_epoch": partition.leader_epoch,
-                "replicas": list(partition.replica_nodes),
-                "isr": list(partition.isr_nodes),
-                "offline": list(partition.offline_replicas),
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "offline": list(partition.offline),
             }
-            for partition in partitions
+            for partition in topic.partitions
         ],
     }
 

@@ -14,7 +14,8 @@ from headwater.cli.transactions_hanging import abort, describe_producers, find_h
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.thin.transactions import ListedTransaction, Transaction
+    from headwater.client.admin.results import Results
+    from headwater.client.admin.transactions import ListedTransaction, Transaction
 
 app = new_app("List and describe transactions, find those that hang, and abort them.")
 
@@ -36,7 +37,7 @@ class TransactionState(StrEnum):
 
 def _complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(client: "Client") -> list[str]:
-        from headwater.client.thin.transactions import list_transactions
+        from headwater.client.admin.transactions import list_transactions
 
         return [listed.transactional_id for listed in await list_transactions(client)]
 
@@ -62,13 +63,13 @@ def list_all(
     """List transactional ids with their state."""
 
     async def run(client: "Client") -> "list[ListedTransaction]":
-        from headwater.client.thin.transactions import list_transactions
+        from headwater.client.admin.transactions import list_transactions
 
         return await list_transactions(
             client,
             states=[str(wanted) for wanted in state or ()],
             producer_ids=producer_id or (),
-            longer_than_ms=-1 if duration_ms is None else duration_ms,
+            longer_than_ms=duration_ms,
         )
 
     found = with_client(bootstrap, run)
@@ -88,21 +89,20 @@ def describe(
 ) -> None:
     """Describe transactional ids: the producer, the state, and the partitions of an open transaction."""
 
-    async def run(client: "Client") -> list[Any]:
-        from headwater.client.thin.outcomes import for_each
-        from headwater.client.thin.transactions import describe_transaction
+    async def run(client: "Client") -> "Results[str, Transaction]":
+        from headwater.client.admin.transactions import describe_transactions
 
-        return list(await for_each(ids, lambda name: describe_transaction(client, name)))
+        return await describe_transactions(client, ids)
 
-    outcomes = with_client(bootstrap, run)
-    found = [outcome.value for outcome in outcomes if outcome.value is not None]
+    results = with_client(bootstrap, run)
+    found = results.succeeded.values()
     if as_json:
         print_json([_as_json(transaction) for transaction in found])
     else:
         for number, transaction in enumerate(found):
             print(end="\n" if number else "")
             print_fields(_fields(transaction))
-    exit_if_failed([outcome.error for outcome in outcomes if outcome.error is not None])
+    exit_if_failed(list(results.failed.values()))
 
 
 app.command("describe-producers")(describe_producers)

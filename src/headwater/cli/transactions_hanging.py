@@ -13,7 +13,7 @@ from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.client.thin.partition_producers import ActiveProducer
+    from headwater.client.admin.producers import ActiveProducer
 
 _PRODUCER_COLUMNS = (
     "ProducerId",
@@ -47,10 +47,12 @@ def describe_producers(
 ) -> None:
     """Show the producers that a partition remembers, and where the open transaction of each starts."""
 
-    async def run(client: "Client") -> "list[ActiveProducer]":
-        from headwater.client.thin.partition_producers import describe_producers
+    place = TopicPartition(topic, partition)
 
-        return await describe_producers(client, [TopicPartition(topic, partition)])
+    async def run(client: "Client") -> "tuple[ActiveProducer, ...]":
+        from headwater.client.admin.producers import describe_producers
+
+        return (await describe_producers(client, [place])).one(place)
 
     producers = with_client(bootstrap, run)
     if as_json:
@@ -95,12 +97,12 @@ def find_hanging(
         raise typer.BadParameter("--partition needs a --topic")
 
     async def run(client: "Client") -> "tuple[int, list[ActiveProducer]]":
-        from headwater.client.thin.partition_producers import find_hanging
+        from headwater.client.admin.producers import find_hanging_transactions
 
         partitions = await _partitions_to_search(client, topic, partition)
         found = []
         for batch in _batches(partitions):
-            found += await find_hanging(client, batch, longer_than_ms=max_transaction_timeout * _MINUTE_MS)
+            found += await find_hanging_transactions(client, batch, longer_than_ms=max_transaction_timeout * _MINUTE_MS)
         return len(partitions), found
 
     searched, hanging = with_client(bootstrap, run)
@@ -151,10 +153,10 @@ def abort(
     place = TopicPartition(topic, partition)
 
     async def run(client: "Client") -> list[int]:
-        from headwater.client.thin.partition_producers import abort_in_partition
+        from headwater.client.admin.producers import abort_transaction
 
         numbers = by_producer or await _open_at(client, place, start_offset)
-        await abort_in_partition(
+        await abort_transaction(
             client, place, producer_id=numbers[0], producer_epoch=numbers[1], coordinator_epoch=numbers[2]
         )
         return numbers
@@ -171,9 +173,9 @@ def abort(
 async def _open_at(client: "Client", place: TopicPartition, start_offset: int | None) -> list[int]:
     """Producer id, producer epoch and coordinator epoch of the transaction that starts at an offset."""
     from headwater.client import ClientError
-    from headwater.client.thin.partition_producers import describe_producers
+    from headwater.client.admin.producers import describe_producers
 
-    for producer in await describe_producers(client, [place]):
+    for producer in (await describe_producers(client, [place])).one(place):
         if producer.transaction_start_offset == start_offset:
             return [producer.producer_id, producer.producer_epoch, producer.coordinator_epoch]
     raise ClientError(

@@ -3,9 +3,9 @@
 import pytest
 
 from headwater.cli.group_tables import print_members, remark_on_state
+from headwater.client.admin.group_descriptions import Group, Member
 from headwater.client.connection import Address
 from headwater.client.coordinators import Coordinator
-from headwater.client.thin.groups import Group, Member
 from headwater.types import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]

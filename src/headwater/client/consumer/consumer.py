@@ -15,7 +15,6 @@ from headwater.client.client import Client
 from headwater.client.configured import connection_settings
 from headwater.client.consumer.errors import SubscriptionError
 from headwater.client.consumer.fetcher import Fetcher
-from headwater.client.consumer.group import membership_for
 from headwater.client.consumer.group_topics import match_pattern
 from headwater.client.consumer.interceptors import Interceptors
 from headwater.client.consumer.listeners import RebalanceListener, call
@@ -83,11 +82,14 @@ class Consumer:
             self.client, self._subscription, self._prefetched, self.settings, self.statistics, self._tell
         )
         in_group = self.settings.group_id is not None
-        self._membership: Membership = (
-            membership_for(self.client, self._subscription, self.settings, self._tell)
-            if in_group
-            else WithoutGroup(self.client, self._subscription)
-        )
+        self._membership: Membership
+        if in_group:
+            # What only groups need takes as long to load as all the rest.
+            from headwater.client.consumer.group import membership_for
+
+            self._membership = membership_for(self.client, self._subscription, self.settings, self._tell)
+        else:
+            self._membership = WithoutGroup(self.client, self._subscription)
         self._positions = Positions(
             self.client, self._subscription, self.settings, self._fetch_committed if in_group else None, self._tell
         )
