@@ -7,7 +7,7 @@ versions that a field is shown in. Records of share and streams groups are left 
 import base64
 import re
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -193,8 +193,7 @@ def group_record(record: Record) -> tuple[str | None, str | None]:
             return _unknown(key, record), None
         number = _VERSION.unpack_from(key)[0]
         _, decoded_key, value = found
-        names = zip(_KEY_NAMES[number], fields(decoded_key), strict=True)
-        data = {name: getattr(decoded_key, field.name) for name, field in names}
+        data = dict(zip(_KEY_NAMES[number], decoded_key, strict=True))
         return _key_text(number, data), _value_text(record, value)
     except CorruptRecordError as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
@@ -258,11 +257,9 @@ def _embedded(content: bytes, read: Any) -> object:
 
 def _named(value: Any, version: int) -> Any:
     """A value with Kafka's names for its fields, nested ones too."""
-    if isinstance(value, tuple):
-        return [_named(item, version) for item in value]
     shown = _VALUE_NAMES.get(type(value))
     if shown is None:
-        return value
+        return [_named(item, version) for item in value] if isinstance(value, tuple) else value
     return {
         field.name: _named(content, version)
         for field in shown

@@ -156,13 +156,17 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
         """
         from headwater.client.consumer.arrow import to_table
 
+        return to_table(self.poll_columns(timeout))
+
+    def poll_columns(self, timeout: float = 0.0) -> list[tuple[str, int, RecordColumns]]:
+        """What `poll_arrow` makes a table of, for those without pyarrow: topic, partition and columns, part by part."""
         if self._current is not None:
             self._give_back()
         self._enter()
         try:
             with self._io.turn.lock:
                 columns = self._client.poll_columns_now()
-            return to_table(columns) if columns else self._io.run(self._client.poll_arrow(timeout))
+            return columns or self._io.run(self._client.poll_columns(timeout))
         finally:
             self._using.release()
 

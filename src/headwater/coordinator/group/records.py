@@ -30,8 +30,7 @@ from headwater.coordinator.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(NamedTuple):
     """Whose offset: the key of a committed offset."""
 
     group: str
@@ -39,8 +38,7 @@ class OffsetKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     """The key of what a classic group, or a consumer group as a whole, keeps."""
 
     group: str
@@ -53,8 +51,7 @@ class MemberKey(NamedTuple):
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RegexKey:
+class RegexKey(NamedTuple):
     """The key of what a pattern of a consumer group matched."""
 
     group: str
