@@ -78,7 +78,8 @@ def test_the_leader_looks_for_topics_that_only_others_want(broker: Broker, wire:
             bob = members.start("bob", later)
             await members.until(lambda: bob.membership.metadata.generation_id > 0, "a member without partitions")
             made = create_topic(wire, partitions=3, name=later)
-            await members.until(lambda: bob.owned == all_of(made, 3), "the topic that was made later")
-            assert ann.owned == all_of(topic, 2)
+            await members.until(
+                lambda: (bob.owned, ann.owned) == (all_of(made, 3), all_of(topic, 2)), "each its own topic"
+            )
 
     run(case())
