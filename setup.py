@@ -31,6 +31,8 @@ COMPILED = (
     "headwater.protocol.wire",
 )
 
+_CORES = os.cpu_count() or 1
+
 
 def extensions() -> list[Extension]:
     """The extension modules to build; none when HEADWATER_PURE=1 asks for plain Python."""
@@ -44,9 +46,9 @@ def extensions() -> list[Extension]:
     ]
     directives = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
     extensions: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
-        modules, build_dir="build/cython", compiler_directives=directives
+        modules, build_dir="build/cython", compiler_directives=directives, quiet=True
     )
     return extensions
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": _CORES}})

@@ -15,4 +15,6 @@ else
     uv=.uv/bin/uv
 fi
 
-"$uv" sync --quiet --locked --all-extras --all-groups
+# The hot loops are compiled in place and only where they changed; uv would compile all of them at every change.
+HEADWATER_PURE=1 "$uv" sync --quiet --locked --all-extras --all-groups
+.venv/bin/python setup.py --quiet build_ext --inplace
