@@ -5,10 +5,11 @@ batch and no broker.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headwater.client.producer.handles import RecordMetadata, SendHandle
+from headwater.client.producer.sending import Headers
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class ProducerRecord(NamedTuple):
     key: Any = None
     partition: int | None = None
     timestamp_ms: int | None = None
-    headers: Sequence[tuple[str, bytes | None]] | None = None
+    headers: Headers | None = None
 
 
 class ProducerInterceptor:

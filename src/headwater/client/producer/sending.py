@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from headwater.protocol.record_writing import encoded_headers
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headwater.client.producer.memory import RoomTicket
     from headwater.protocol.record_writing import EncodedHeaders
 
-Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+Headers: TypeAlias = "Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]"
 Content: TypeAlias = "bytes | bytearray | memoryview | str | None"
 Partitioner: TypeAlias = "Callable[[str, bytes | None, bytes | None, int], int]"
 """Chooses by topic, key, value and the number of partitions."""
@@ -170,7 +170,7 @@ class RecordSender:
             )
         value_bytes = value if type(value) is bytes else _content(value)
         key_bytes = None if key is None else _content(key)
-        names = encoded_headers(headers) if headers else None
+        names = _encoded(headers) if headers else None
         time_ms = self._now_ms() if timestamp_ms is None else _checked("time in ms", timestamp_ms)
         number = -1 if partition is None else _checked("partition", partition)
         handle: SendHandle | None = self._place(
@@ -316,6 +316,18 @@ def _content(content: Content) -> bytes | None:
     except TypeError:
         raise TypeError(
             f"a key or value is bytes, str or None, not {type(content).__name__}; give the producer a serializer"
+        ) from None
+
+
+def _encoded(headers: Headers) -> EncodedHeaders:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        return encoded_headers(
+            [(name, content.encode() if isinstance(content, str) else content) for name, content in pairs]
+        )
+    except (TypeError, ValueError, AttributeError):
+        raise TypeError(
+            f"headers are pairs of a name and its content (bytes, str or None), or a dict of them, not {headers!r}"
         ) from None
 
 

@@ -90,6 +90,20 @@ def test_headers_go_with_the_record(core: Any) -> None:
     assert sending.records()[0][0].headers == (("a", b"1"), ("a", None), ("ü", b""))
 
 
+def test_headers_may_be_a_dict_and_text(core: Any) -> None:
+    sending = Sending(core, 1)
+    sending.sender.send("t", headers={"a": "ü", "b": b"1", "c": None})
+    assert sending.records()[0][0].headers == (("a", "ü".encode()), ("b", b"1"), ("c", None))
+
+
+@pytest.mark.parametrize("headers", [{"a": 5}, [("a", 5)], [(b"a", b"1")], ["a"], 7])
+def test_headers_that_are_none_are_refused_in_words(core: Any, headers: Any) -> None:
+    sending = Sending(core, 1)
+    with pytest.raises(TypeError, match="pairs of a name and its content"):
+        sending.sender.send("t", headers=headers)
+    assert sending.records() == {}
+
+
 def test_a_key_goes_where_java_sends_it(core: Any) -> None:
     sending = Sending(core, 12)
     # Printed by Apache Kafka 4.1's own BuiltInPartitioner.partitionForKey.
