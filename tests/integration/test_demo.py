@@ -73,9 +73,11 @@ def test_without_a_terminal_it_tells_all_in_plain_lines_and_ends(temporary: Path
         "write   20,000 records in",
         "read    20,000 records in",
         "check   all came back",
+        "arrow   20,000 rows as Arrow tables",
+        "3 totals went to totals in one call",
         "compact prices: 100,001 updates of 500 prices became 501 records",
         "retain  clicks: 1,000 of last week are gone, 1,000 of today are there",
-        "No faults in 106 partitions",
+        "No faults in 107 partitions",
         "topics describe orders",
         "Cluster id: ",
         "stop    the broker ended cleanly",
@@ -119,6 +121,7 @@ def test_the_summary_for_machines_is_all_there_is_on_stdout(temporary: Path, rec
     assert (summary["ok"], summary["records"], summary["value_bytes"]) == (True, records, 100 * records)
     assert summary["write"]["records_per_second"] > 0
     assert summary["read"]["records_per_second"] > 0
+    assert summary["arrow_rows_per_second"] > 0
     assert summary["data"] is None
     assert list(temporary.iterdir()) == []
 

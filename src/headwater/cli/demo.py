@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from headwater.cli.options import Json
 from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
 
 if TYPE_CHECKING:
+    from headwater.cli.demo_arrow import Added
     from headwater.cli.demo_billing import Billed
     from headwater.cli.demo_broker import DemoBroker
     from headwater.cli.demo_interrupts import Interrupts
@@ -76,6 +78,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
             screen.step("broker", f"ready at {broker.bootstrap} after {broker.start_s:.2f} s")
             screen.more(f"process {broker.process.pid}, data in {data}")
             written, read = _in_and_out(screen, broker, plan)
+            added = _add_up(screen, broker, plan)
             billed = _bill(screen, broker)
             compacted = _let_old_records_go(screen, broker)
             _show_cluster(screen, broker)
@@ -94,6 +97,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
         "start_seconds": round(broker.start_s, 6),
         "write": _as_json(written),
         "read": _as_json(read),
+        "arrow_rows_per_second": added and round(added.rows_per_s, 1),
         "billed_exactly_once": billed.orders,
         "compacted": {"updates": compacted.updates, "left": compacted.left},
         "stop_seconds": round(stop_s, 6),
@@ -122,6 +126,20 @@ def _in_and_out(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "tuple[
     demand_same_bytes(written, read)
     screen.step("check", "all came back: each once, in order in its partition, byte for byte")
     return written, read
+
+
+def _add_up(screen: "Screen", broker: "DemoBroker", plan: "Plan") -> "Added | None":
+    """The same records as Arrow tables; None where pyarrow is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        screen.step("arrow", "pyarrow is not installed: pip install headwater[arrow] shows the orders as tables here")
+        return None
+    from headwater.cli.demo_arrow import TOTALS, add_up, send_totals
+
+    added = _while_alive(broker, add_up(broker.bootstrap, plan))
+    screen.step("arrow", f"{counted(added.rows, 'row')} as Arrow tables, {added.rows_per_s:,.0f} a second")
+    sent = _while_alive(broker, send_totals(broker.bootstrap, added))
+    screen.more(f"pyarrow added them up by partition; {counted(sent, 'total')} went to {TOTALS} in one call")
+    return added
 
 
 def _bill(screen: "Screen", broker: "DemoBroker") -> "Billed":

@@ -22,7 +22,7 @@ from headwater.types import TopicPartition
 
 VALUE: Final = b'{"order":%10d,"item":"spring water, 6 x 0.75 litres","city":"Headwater Falls","source":"demo"}'
 VALUE_BYTES: Final = len(VALUE % 0)
-_NUMBER: Final = slice(9, 19)
+ORDER_NUMBER: Final = slice(9, 19)
 """Where in a value the order's number stands, padded with blanks."""
 
 _BATCH_RECORDS: Final = 5_000
@@ -193,7 +193,7 @@ class _Reader:
 
 def _orders_in(data: bytearray) -> list[int]:
     """The numbers in values that lie end to end; -1 for one that is no number."""
-    first, last = _NUMBER.start, _NUMBER.stop
+    first, last = ORDER_NUMBER.start, ORDER_NUMBER.stop
     texts = [data[at + first : at + last] for at in range(0, len(data), VALUE_BYTES)]
     try:
         return [int(text) for text in texts]

@@ -26,7 +26,7 @@ class ProducerRecord(NamedTuple):
     key: Any = None
     partition: int | None = None
     timestamp_ms: int | None = None
-    headers: Headers | None = None
+    headers: "Headers | None" = None
 
 
 class ProducerInterceptor:
