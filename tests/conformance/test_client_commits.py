@@ -120,11 +120,12 @@ def test_offsets_of_an_open_transaction_are_waited_for(broker: Broker, wire: Wir
     topic, group = create_topic(wire), new_group(wire)
     place = TopicPartition(topic.name, 0)
     with Members(broker, group) as members:
-        nobody = members.start("nobody", topic.name).consumer
+        theirs = members.start("theirs", topic.name)
+        members.until(lambda: theirs.owned, "its partition")
         producer = producer_for(broker, unique_name("transaction"))
         producer.begin_transaction()
         producer.send_offsets_to_transaction(
-            [confluent_kafka.TopicPartition(topic.name, 0, 5)], nobody.consumer_group_metadata(), 30
+            [confluent_kafka.TopicPartition(topic.name, 0, 5)], theirs.consumer.consumer_group_metadata(), 30
         )
 
         async def case() -> None:

@@ -14,12 +14,14 @@ import pytest
 
 from conformance.actions import unique_name
 from event_loops import Run, both_loops, run_limited
+from headwater.client.admin.records import list_offsets
 from headwater.client.client import Client, duration
 from headwater.client.errors import ClientError, ConnectionLostError, RefusedError, TimedOutError
 from headwater.client.settings import ConnectionSettings
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i16, i32
 from headwater.protocol.records import encode_batch
 from headwater.testing import FlakyProxy
+from headwater.types import TopicPartition
 from peers.apache import QUICK_START, ApacheKafka
 from peers.headwater import HeadwaterProcess
 from peers.presence import require_apache
@@ -51,6 +53,8 @@ class World:
             name = unique_name()
             client.watch([name])
             await leads(client, name)
+            # Apache names a leader before that knows that it leads.
+            await client.retry(lambda: end_of(client, name), deadline_s=15)
             yield client, name
 
 
@@ -94,6 +98,12 @@ async def leads(client: Client, topic: str) -> int:
         except (ConnectionLostError, TimedOutError):
             continue
     return leader.node_id
+
+
+async def end_of(client: Client, topic: str) -> int:
+    """Where the topic ends."""
+    place = TopicPartition(topic, 0)
+    return (await list_offsets(client, [place])).one(place).offset
 
 
 async def produce(client: Client, topic: str, value: bytes) -> int:
