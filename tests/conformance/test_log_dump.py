@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer
 from headwater.cli.commands import app
 from headwater.coordinator.group import consumer_protocol
 from headwater.coordinator.group import records as groups
+from headwater.coordinator.group.partition_rows import TopicPartitions
 from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.transaction import records as transactions
 from headwater.log.log import Log
@@ -202,7 +203,7 @@ def test_group_records(tmp_path: Path) -> None:
     garbled = replace(group, members=(replace(members[0], subscription=b"\0", assignment=b""),))
     classic_key = groups.GroupKey("g")
     member_key = groups.MemberKey("g", "m")
-    partitions = (groups.TopicPartitions(topic_id, (0, 1)),)
+    partitions = (TopicPartitions(topic_id, (0, 1)),)
     consumer = groups.ConsumerMemberValue(
         rack_id="r", client_id="c", client_host="h", subscribed_topics=("t",), subscribed_regex="t.*"
     )

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import importlib
 import logging
+import types
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,7 @@ class RequestContext:
     @property
     def caller(self) -> Caller:
         """Who asks, as coordinators know it; the host is written as Java does."""
-        return Caller(version=self.version, client_id=self.client_id or "", host=f"/{self.peer.rpartition(':')[0]}")
+        return _caller(self.version, self.client_id or "", self.peer)
 
     @property
     def now_ms(self) -> int:
@@ -52,13 +53,19 @@ class RequestContext:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
 
+@functools.lru_cache(maxsize=1_000)
+def _caller(version: int, client_id: str, peer: str) -> Caller:
+    return Caller(version=version, client_id=client_id, host=f"/{peer.rpartition(':')[0]}")
+
+
 class _Route(NamedTuple):
     """What serves one version of an API."""
 
+    decode: Callable[[bytes, int], Any]
+    """Reads the request, whose body begins at a position of the frame, as `handle` takes it."""
     handle: Callable[[RequestContext, Any], Any]
-    spoken: type[Any]
-    """kio's class of the request that `handle` takes."""
-    adapt: Callable[[Any, int], Any] | None
+    encode: Callable[[int, Any], bytes]
+    """Writes the reply with a correlation id, from what `handle` comes to."""
 
 
 @functools.cache
@@ -70,7 +77,17 @@ def _route(key: int, version: int) -> _Route:
     spoken = getattr(module, "VERSION", api.max_version)
     if callable(spoken):
         spoken = spoken(version)
-    return _Route(module.handle, messages.request_type(key, spoken), getattr(module, "adapt", None))
+    spoken_type, adapt = messages.request_type(key, spoken), getattr(module, "adapt", None)
+
+    def decode(frame: bytes, body: int) -> Any:
+        return messages.convert(messages.decode_request(api, version, frame, body), spoken_type)
+
+    def encode(correlation_id: int, response: Any) -> bytes:
+        if adapt is not None:
+            response = adapt(response, version)
+        return messages.encode_response(api, version, correlation_id, response)
+
+    return _Route(decode, module.handle, encode)
 
 
 class Dispatcher:
@@ -110,20 +127,13 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
-        from headwater.protocol import messages
-
-        api, version = header.api, header.version
-        handle, spoken, adapt = _route(api.key, version)
-        request = messages.convert(messages.decode_request(api, version, bytes(frame), header.body), spoken)
-        context = RequestContext(self._broker, version, header.client_id(frame), connection.peer)
-        answer = handle(context, request)
-
-        def encode(response: Any) -> bytes:
-            if adapt is not None:
-                response = adapt(response, version)
-            return messages.encode_response(api, version, header.correlation_id, response)
-
-        if not isinstance(answer, Awaitable):
+        route = _route(header.api.key, header.version)
+        request = route.decode(bytes(frame), header.body)
+        context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
+        answer = route.handle(context, request)
+        encode = functools.partial(route.encode, header.correlation_id)
+        # Not by `Awaitable`, which asks Python code for every answer.
+        if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
             return encode(answer)
         if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
             # It waits for others, a rebalance say: that is no work, and takes no place in the queue.

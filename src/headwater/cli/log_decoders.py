@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headwater.coordinator.group import consumer_protocol
 from headwater.coordinator.group import records as groups
+from headwater.coordinator.group.partition_rows import TopicPartitions
 from headwater.coordinator.schema import ID, INT32, STRING, CorruptRecordError, Field, Struct, array
 from headwater.coordinator.transaction import records as transactions
 from headwater.protocol.records import Record
@@ -128,7 +129,7 @@ _VALUE_NAMES: Final[dict[type, tuple[_Shown, ...]]] = {
     groups.ClassicProtocol: (_Shown("name", "name"), _Shown("metadata", "metadata")),
     groups.TargetEpochValue: (_Shown("epoch", "assignmentEpoch"),),
     groups.TargetMemberValue: (_Shown("partitions", "topicPartitions"),),
-    groups.TopicPartitions: (_Shown("topic_id", "topicId"), _Shown("partitions", "partitions")),
+    TopicPartitions: (_Shown("topic_id", "topicId"), _Shown("partitions", "partitions")),
     groups.CurrentMemberValue: (
         _Shown("epoch", "memberEpoch"),
         _Shown("previous_epoch", "previousMemberEpoch"),

@@ -4,9 +4,11 @@ A `Struct` is a table of fields of one dataclass. It reads every version that th
 told. Damaged bytes raise `CorruptRecordError`, what cannot be written `ApiError`; nothing here knows what fields mean.
 """
 
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
@@ -175,7 +177,7 @@ class Struct(Generic[T]):
     def __init__(self, made: type[T], *fields: Field, flexible_since: int = 99) -> None:
         self._made = made
         self._plain = [field for field in fields if field.tag is None]
-        self._written = [(field.name, field.kind.write, field.since, field.until) for field in self._plain]
+        self._steps: dict[int, list[Callable[[T], bytes]]] = {}
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
         self._absent = {
             field.name: made.__dataclass_fields__[field.name].default  # type: ignore[attr-defined]
@@ -183,10 +185,11 @@ class Struct(Generic[T]):
             else field.absent
             for field in self._tagged.values()
         }
+        self._optional = [(tag, field, self._absent[field.name]) for tag, field in sorted(self._tagged.items())]
         self._flexible_since = flexible_since
         self.kind = Kind(
             lambda reader, version, flexible: self._read(reader, version),
-            lambda value, *form: self._write(value, *form),
+            lambda value, version, flexible: self._write(value, version),
         )
 
     def decode(self, data: bytes, newest_version: int) -> T:
@@ -199,7 +202,7 @@ class Struct(Generic[T]):
 
     def encode(self, value: T, version: int) -> bytes:
         """The version, then the fields."""
-        return INT16.write(version, 0, False) + self._write(value, version, version >= self._flexible_since)
+        return version.to_bytes(2, "big", signed=True) + self._write(value, version)
 
     def _read(self, reader: Reader, version: int) -> T:
         flexible = version >= self._flexible_since
@@ -218,24 +221,43 @@ class Struct(Generic[T]):
                     values[field.name] = field.kind.read(content, version, flexible)
         return self._made(**values)
 
-    def _write(self, value: T, version: int, flexible: bool) -> bytes:
-        out = b"".join(
-            [
-                write(getattr(value, name), version, flexible)
-                for name, write, since, until in self._written
-                if since <= version <= until
-            ]
-        )
-        if not flexible:
-            return out
-        if not self._tagged:
-            return out + b"\0"
-        tagged = [
-            (tag, field.kind.write(getattr(value, field.name), version, flexible))
-            for tag, field in sorted(self._tagged.items())
-            if getattr(value, field.name) != self._absent[field.name]
-        ]
-        out += varint(len(tagged))
-        for tag, content in tagged:
-            out += varint(tag) + varint(len(content)) + content
-        return out
+    def _write(self, value: T, version: int) -> bytes:
+        steps = self._steps.get(version)
+        if steps is None:
+            steps = self._steps[version] = self._make_steps(version)
+        return b"".join([step(value) for step in steps])
+
+    def _make_steps(self, version: int) -> list[Callable[[T], bytes]]:
+        """What writes the fields of a version one after another; numbers that stand side by side go in one step."""
+        flexible = version >= self._flexible_since
+        written = [field for field in self._plain if field.since <= version <= field.until]
+        steps: list[Callable[[T], bytes]] = []
+        for is_number, neighbours in itertools.groupby(written, key=lambda field: bool(field.kind.code)):
+            if is_number:
+                steps.append(_numbers_step(list(neighbours)))
+            else:
+                steps += [_field_step(field, version, flexible) for field in neighbours]
+        if flexible:
+            steps.append((lambda value: self._tags(value, version)) if self._tagged else lambda value: b"\0")
+        return steps
+
+    def _tags(self, value: T, version: int) -> bytes:
+        count, out = 0, b""
+        for tag, field, absent in self._optional:
+            given = getattr(value, field.name)
+            if given != absent:
+                content = field.kind.write(given, version, True)
+                out += varint(tag) + varint(len(content)) + content
+                count += 1
+        return varint(count) + out
+
+
+def _numbers_step(fields: list[Field]) -> Callable[[Any], bytes]:
+    pack = struct.Struct(">" + "".join(field.kind.code for field in fields)).pack
+    get = attrgetter(*(field.name for field in fields))
+    return (lambda value: pack(*get(value))) if len(fields) > 1 else lambda value: pack(get(value))
+
+
+def _field_step(field: Field, version: int, flexible: bool) -> Callable[[Any], bytes]:
+    get, write = attrgetter(field.name), field.kind.write
+    return lambda value: write(get(value), version, flexible)

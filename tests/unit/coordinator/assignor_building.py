@@ -2,13 +2,38 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from headwater.coordinator.group.assignor import Assignor, Subscriber
-from headwater.coordinator.group.consumer_partitions import Partition, Partitions, TopicKey
+from headwater.coordinator.group.assignor import Assignor, Subscribers
+from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions, TopicKey
 
 TOPICS = [TopicKey(number) for number in range(1, 6)]
+
+
+class Subscriber(NamedTuple):
+    """A member."""
+
+    member_id: str
+    topics: frozenset[TopicKey]
+    instance_id: str | None = None
+    partitions: Partitions = NONE
+
+
+def assign(assignor: Assignor, members: Sequence[Subscriber], counts: dict[TopicKey, int]) -> dict[str, Partitions]:
+    """What the assignor gives the members."""
+    rows = sorted(members, key=attrgetter("member_id"))
+    return assignor(
+        Subscribers(
+            member_ids=[row.member_id for row in rows],
+            topics=[row.topics for row in rows],
+            instance_ids=[row.instance_id for row in rows],
+            partitions=[row.partitions for row in rows],
+        ),
+        counts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +44,7 @@ class Group:
     counts: dict[TopicKey, int]
 
     def assigned_by(self, assignor: Assignor) -> dict[str, Partitions]:
-        return assignor(self.members, self.counts)
+        return assign(assignor, self.members, self.counts)
 
     def after(self, assignor: Assignor) -> "Group":
         """The same group, with what the assignor gave each member."""

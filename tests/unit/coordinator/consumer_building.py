@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from headwater.coordinator.group.assignor import Subscriber
 from headwater.coordinator.group.assignor_range import assign_ranges
 from headwater.coordinator.group.consumer_group import ConsumerGroup
 from headwater.coordinator.group.consumer_partitions import Partition, Partitions, by_topic, from_rows, topic_key
@@ -34,6 +33,7 @@ from kio.schema.consumer_group_heartbeat.v1.request import (  # isort: skip
 )
 from kio.schema.types import GroupId  # isort: skip
 
+from .assignor_building import Subscriber, assign
 from .building import GROUP, REBALANCE_MS, SESSION_MS, Call, Driver, LogRecord, Marker, Topics
 
 BEAT_MS = 5_000
@@ -61,6 +61,7 @@ class ConsumerDriver(Driver):
         owned: Iterable[Partition] | None = None,
         rebalance_ms: int = -1,
         assignor: str | None = None,
+        host: str = "/127.0.0.1",
     ) -> Call:
         """One ConsumerGroupHeartbeat, as it is sent."""
         request = ConsumerGroupHeartbeatRequest(
@@ -76,7 +77,7 @@ class ConsumerDriver(Driver):
             topic_partitions=None if owned is None else _rows(owned),
         )
         call = Call()
-        caller = Caller(version=version, client_id="c", host="/127.0.0.1")
+        caller = Caller(version=version, client_id="c", host=host)
         self.carry_out(self.shard.consumer_heartbeat(request, caller, self.now_ms), call)
         return call
 
@@ -405,7 +406,7 @@ class ClassicConsumer:
             for member_id, subscription in subscriptions.items()
         ]
         counts = {topic_key(topics.ids[topic]): count for topic, count in topics.partitions.items()}
-        targets = assign_ranges(subscribers, counts)
+        targets = assign(assign_ranges, subscribers, counts)
         owned = {
             member_id: _identified(subscription.owned, topics) for member_id, subscription in subscriptions.items()
         }

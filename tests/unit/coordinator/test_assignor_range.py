@@ -4,7 +4,7 @@ from hypothesis import given
 
 from headwater.coordinator.group.assignor_range import assign_ranges
 
-from .assignor_building import TOPICS, Group, check_complete, groups, member, partitions
+from .assignor_building import TOPICS, Group, assign, check_complete, groups, member, partitions
 
 ONE, TWO = TOPICS[:2]
 
@@ -44,7 +44,7 @@ def test_topics_of_equal_size_fall_alike(group: Group) -> None:
 
 def test_the_first_members_get_what_does_not_divide() -> None:
     group = [member("b", ONE, TWO), member("a", ONE, TWO)]
-    assert assign_ranges(group, {ONE: 3, TWO: 3}) == {
+    assert assign(assign_ranges, group, {ONE: 3, TWO: 3}) == {
         "a": partitions(ONE, 0, 1) | partitions(TWO, 0, 1),
         "b": partitions(ONE, 2) | partitions(TWO, 2),
     }
@@ -52,12 +52,16 @@ def test_the_first_members_get_what_does_not_divide() -> None:
 
 def test_more_members_than_partitions_leave_the_last_without() -> None:
     group = [member("a", ONE), member("b", ONE), member("c", ONE)]
-    assert assign_ranges(group, {ONE: 2}) == {"a": partitions(ONE, 0), "b": partitions(ONE, 1), "c": frozenset()}
+    assert assign(assign_ranges, group, {ONE: 2}) == {
+        "a": partitions(ONE, 0),
+        "b": partitions(ONE, 1),
+        "c": frozenset(),
+    }
 
 
 def test_a_static_member_keeps_its_run_whatever_its_member_id() -> None:
     before = [member("x", ONE, instance="i1"), member("y", ONE, instance="i2"), member("a", ONE)]
     after = [member("z", ONE, instance="i1"), member("y", ONE, instance="i2"), member("a", ONE)]
     counts = {ONE: 3}
-    assert assign_ranges(before, counts)["x"] == assign_ranges(after, counts)["z"] == partitions(ONE, 0)
-    assert assign_ranges(after, counts)["a"] == partitions(ONE, 2)
+    assert assign(assign_ranges, before, counts)["x"] == assign(assign_ranges, after, counts)["z"] == partitions(ONE, 0)
+    assert assign(assign_ranges, after, counts)["a"] == partitions(ONE, 2)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.coordinator.group.assignor import Subscriber
 from headwater.coordinator.group.assignor_uniform import assign_uniformly
 from headwater.coordinator.group.consumer_partitions import Partitions, TopicKey
 
-from .assignor_building import TOPICS, Group, check_complete, groups, member, partitions
+from .assignor_building import TOPICS, Group, Subscriber, assign, check_complete, groups, member, partitions
 
 ONE, TWO = TOPICS[:2]
 
@@ -91,33 +90,33 @@ def test_the_order_of_the_members_does_not_matter(group: Group) -> None:
 
 
 def test_a_first_member_gets_everything() -> None:
-    assert assign_uniformly([member("a", ONE)], {ONE: 3}) == {"a": partitions(ONE, 0, 1, 2)}
+    assert assign(assign_uniformly, [member("a", ONE)], {ONE: 3}) == {"a": partitions(ONE, 0, 1, 2)}
 
 
 def test_a_second_member_gets_the_half_that_the_first_gives_up() -> None:
     group = [member("a", ONE, has=partitions(ONE, 0, 1, 2, 3)), member("b", ONE)]
-    assert assign_uniformly(group, {ONE: 4}) == {"a": partitions(ONE, 0, 1), "b": partitions(ONE, 2, 3)}
+    assert assign(assign_uniformly, group, {ONE: 4}) == {"a": partitions(ONE, 0, 1), "b": partitions(ONE, 2, 3)}
 
 
 def test_a_member_that_subscribes_to_less_is_filled_up_first_where_only_it_can_be() -> None:
     group = [member("a", ONE, TWO), member("b", TWO)]
-    given_now = assign_uniformly(group, {ONE: 2, TWO: 2})
+    given_now = assign(assign_uniformly, group, {ONE: 2, TWO: 2})
     assert given_now == {"a": partitions(ONE, 0, 1), "b": partitions(TWO, 0, 1)}
 
 
 def test_loads_spread_over_overlapping_subscriptions() -> None:
     """The first has all; what it shares with the second makes room for what the second shares with the third."""
     group = [member("a", ONE, has=partitions(ONE, *range(9))), member("b", ONE, TWO), member("c", TWO)]
-    shares = {name: len(held) for name, held in assign_uniformly(group, {ONE: 9, TWO: 3}).items()}
+    shares = {name: len(held) for name, held in assign(assign_uniformly, group, {ONE: 9, TWO: 3}).items()}
     assert shares == {"a": 5, "b": 4, "c": 3}
 
 
 def test_without_members_there_is_nothing_to_assign() -> None:
-    assert assign_uniformly([], {ONE: 3}) == {}
+    assert assign(assign_uniformly, [], {ONE: 3}) == {}
 
 
 def test_members_without_topics_get_nothing() -> None:
-    assert assign_uniformly([member("a"), member("b")], {ONE: 3}) == {"a": frozenset(), "b": frozenset()}
+    assert assign(assign_uniformly, [member("a"), member("b")], {ONE: 3}) == {"a": frozenset(), "b": frozenset()}
 
 
 def test_a_thousand_members_of_many_topics_are_served_in_good_time() -> None:
@@ -131,6 +130,6 @@ def test_a_thousand_members_of_many_topics_are_served_in_good_time() -> None:
         ],
     ):
         before = time.process_time()
-        given_now = assign_uniformly(members, counts)
+        given_now = assign(assign_uniformly, members, counts)
         assert time.process_time() - before < 2
         assert {len(held) for held in given_now.values()} == {10}

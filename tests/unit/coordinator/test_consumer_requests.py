@@ -79,3 +79,14 @@ def test_a_member_may_join_without_subscribing_to_anything() -> None:
     call = driver.beat("m", 0, topics=[], owned=(), rebalance_ms=REBALANCE_MS)
     assert (call.error, call.response.member_epoch, assigned(call)) == (ErrorCode.none, 1, frozenset())
     assert driver.describe_consumer_group().group_state == "Stable"
+
+
+def test_a_heartbeat_without_news_is_not_written_unless_it_comes_from_elsewhere() -> None:
+    driver = ConsumerDriver()
+    driver.enter_as_consumer("m", "orders")
+    written = len(driver.log)
+    driver.beat("m", 1)
+    assert len(driver.log) == written
+    driver.beat("m", 1, host="/10.0.0.7")
+    (member,) = driver.describe_consumer_group().members
+    assert (member.client_host, member.subscribed_topic_names) == ("/10.0.0.7", ("orders",))

@@ -1,6 +1,7 @@
 """Records of `__consumer_offsets`: the bytes are Apache Kafka's, and every version there was is read."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.coordinator.group import records
+from headwater.coordinator.group.consumer_partitions import from_rows
+from headwater.coordinator.group.partition_rows import EncodedPartitions, TopicPartitions, encoded
 from headwater.coordinator.group.records import (
     CLASSIC_GROUP,
     CONSUMER_GROUP,
@@ -34,7 +37,6 @@ from headwater.coordinator.group.records import (
     RegexValue,
     TargetEpochValue,
     TargetMemberValue,
-    TopicPartitions,
 )
 from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.schema import CorruptRecordError, Struct
@@ -249,6 +251,24 @@ def test_a_record_comes_back_as_it_was_written(data: st.DataObject, kind: Record
     key = data.draw(_KEYS[kind.number])
     value = data.draw(st.none() | _VALUES[kind.number])
     assert _read_back(kind.record(key, value)) == (kind, key, value)
+
+
+_PARTITION_SETS = _PARTITION_ROWS.map(from_rows).map(encoded)
+
+
+@given(_INT32, _INT32, st.integers(0, 2), _PARTITION_SETS, _PARTITION_SETS)
+def test_sets_of_partitions_come_back_as_the_rows_that_they_are_equal_to(
+    epoch: int, previous_epoch: int, state: int, assigned: EncodedPartitions, pending: EncodedPartitions
+) -> None:
+    target = TargetMemberValue(assigned)
+    assert _read_back(TARGET_MEMBER.record(_MODERN, target)) == (TARGET_MEMBER, _MODERN, target)
+    assert TARGET_MEMBER.record(_MODERN, target) == TARGET_MEMBER.record(_MODERN, TargetMemberValue(assigned.rows))
+    current = CurrentMemberValue(
+        epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, pending_revocation=pending
+    )
+    as_rows = replace(current, assigned=assigned.rows, pending_revocation=pending.rows)
+    assert _read_back(CURRENT_MEMBER.record(_MODERN, current)) == (CURRENT_MEMBER, _MODERN, as_rows)
+    assert CURRENT_MEMBER.record(_MODERN, current) == CURRENT_MEMBER.record(_MODERN, as_rows)
 
 
 @given(_OFFSETS)

@@ -8,19 +8,22 @@ nothing of epochs, nor of what the members hold at the moment.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headwater.coordinator.group.consumer_partitions import NONE, Partitions, TopicKey
+from headwater.coordinator.group.consumer_partitions import Partitions, TopicKey
 
 
-class Subscriber(NamedTuple):
-    """A member as an assignor sees it."""
+class Subscribers(NamedTuple):
+    """The members as an assignor sees them, in the order of their ids.
 
-    member_id: str
-    topics: frozenset[TopicKey]
+    Column by column, not row by row: every join makes them anew, and rows would take longer to make than to assign.
+    """
+
+    member_ids: Sequence[str]
+    topics: Sequence[frozenset[TopicKey]]
     """Only topics that exist."""
-    instance_id: str | None = None
-    partitions: Partitions = NONE
-    """What the target before gave it; may name topics that are gone or no longer subscribed to."""
+    instance_ids: Sequence[str | None]
+    partitions: Sequence[Partitions]
+    """What the target before gave each; may name topics that are gone or no longer subscribed to."""
 
 
 PartitionCounts = Mapping[TopicKey, int]
-Assignor = Callable[[Sequence[Subscriber], PartitionCounts], dict[str, Partitions]]
+Assignor = Callable[[Subscribers, PartitionCounts], dict[str, Partitions]]

@@ -8,91 +8,81 @@ topic that has at least two fewer: once no such move is left, no move of one par
 import functools
 import heapq
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Final
 
-from headwater.coordinator.group.assignor import PartitionCounts, Subscriber
-from headwater.coordinator.group.consumer_partitions import Partition, Partitions, TopicKey, all_of
+from headwater.coordinator.group.assignor import PartitionCounts, Subscribers
+from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions, TopicKey, all_of
 
 _MAX_ROUNDS: Final = 50
 """Loads spread through overlapping subscriptions like heat in a rod; one end of a long rod may be left warmer."""
 _NOBODY: Final = -1
 
 
-def assign_uniformly(members: Sequence[Subscriber], counts: PartitionCounts) -> dict[str, Partitions]:
+def assign_uniformly(members: Subscribers, counts: PartitionCounts) -> dict[str, Partitions]:
     """Each member's partitions."""
-    if not members:
-        return {}
-    members = sorted(members, key=attrgetter("member_id"))
-    if len({member.topics for member in members}) == 1:
-        return _equal_shares(members, counts)
+    alike = set(members.topics)
+    if len(alike) == 1:
+        every = _every(tuple([(topic, counts[topic]) for topic in alike.pop()]))
+        return dict(zip(members.member_ids, _equal_shares(members.partitions, every), strict=True))
     return _Levelling(members, counts).result()
 
 
-def _equal_shares(members: Sequence[Subscriber], counts: PartitionCounts) -> dict[str, Partitions]:
-    topics = tuple([(topic, counts[topic]) for topic in sorted(members[0].topics)])
-    every, _ = _numbered(topics)
-    kept = [list(_places(member.partitions, topics)) for member in members]
-    free = set(range(len(every))).difference(*kept)
-    if len(free) + sum(map(len, kept)) != len(every):
-        _share_out(kept)
-    unchanged = [len(places) == len(member.partitions) for member, places in zip(members, kept, strict=True)]
-    share, rest = divmod(len(every), len(members))
-    quotas = [share] * len(members)
+def _equal_shares(had: Sequence[Partitions], every: Partitions) -> list[Partitions]:
+    """Shares out all partitions among as many members as `had` names the partitions of."""
+    kept = list(had)
+    held = NONE.union(*kept)
+    if len(held) != sum(map(len, kept)) or not held <= every:
+        kept = _share_out(kept, every)
+        held = NONE.union(*kept)
+    unassigned = [] if len(held) == len(every) else list(every - held)
+    sizes = list(map(len, kept))
+    share, rest = divmod(len(every), len(kept))
+    quotas = [share] * len(kept)
     # The larger shares go to those who have most already: so the fewest partitions move.
-    for index in sorted(range(len(members)), key=list(map(len, kept)).__getitem__, reverse=True)[:rest]:
+    for index in sorted(range(len(kept)), key=sizes.__getitem__, reverse=True)[:rest]:
         quotas[index] += 1
-    unassigned = list(free)
-    for index, (places, quota) in enumerate(zip(kept, quotas, strict=True)):
-        if len(places) > quota:
-            places.sort()
-            unassigned.extend(places[quota:])
-            del places[quota:]
-            unchanged[index] = False
+    short = []
+    for index, (size, quota) in enumerate(zip(sizes, quotas, strict=True)):
+        if size > quota:
+            surplus = [max(kept[index])] if size == quota + 1 else sorted(kept[index])[quota:]
+            unassigned += surplus
+            kept[index] = kept[index].difference(surplus)
+        elif size < quota:
+            short.append(index)
     unassigned.sort(reverse=True)
-    for index, (places, quota) in enumerate(zip(kept, quotas, strict=True)):
-        if len(places) < quota:
-            missing = quota - len(places)
-            places += unassigned[: -missing - 1 : -1]
-            del unassigned[-missing:]
-            unchanged[index] = False
-    return {
-        member.member_id: member.partitions if same else frozenset([every[place] for place in places])
-        for member, places, same in zip(members, kept, unchanged, strict=True)
-    }
+    for index in short:
+        missing = quotas[index] - sizes[index]
+        kept[index] = kept[index].union(unassigned[-missing:])
+        del unassigned[-missing:]
+    return kept
 
 
 @functools.lru_cache(maxsize=100)
-def _numbered(topics: tuple[tuple[TopicKey, int], ...]) -> tuple[list[Partition], dict[Partition, int]]:
-    """All partitions of topics with their counts, and the place of each; neither is changed by who asks."""
-    every = [partition for topic, count in topics for partition in all_of(topic, count)]
-    return every, {partition: place for place, partition in enumerate(every)}
+def _every(topics: tuple[tuple[TopicKey, int], ...]) -> Partitions:
+    """All partitions of topics with their counts."""
+    return frozenset([partition for topic, count in topics for partition in all_of(topic, count)])
 
 
-@functools.lru_cache(maxsize=10_000)
-def _places(partitions: Partitions, topics: tuple[tuple[TopicKey, int], ...]) -> list[int]:
-    """The places of those partitions that there are. Most members keep what they have: it is asked again and again."""
-    _, places_of = _numbered(topics)
-    return [places_of[partition] for partition in partitions if partition in places_of]
-
-
-def _share_out(kept: list[list[int]]) -> None:
-    """Lets only the first of several members keep a place."""
-    taken: set[int] = set()
-    for places in kept:
-        places[:] = [place for place in places if place not in taken]
-        taken.update(places)
+def _share_out(kept: Sequence[Partitions], every: Partitions) -> list[Partitions]:
+    """Takes from members what there is no longer, and lets only the first of several keep a partition."""
+    taken: set[Partition] = set()
+    shared = []
+    for partitions in kept:
+        left = partitions & every if taken.isdisjoint(partitions) else (partitions & every) - taken
+        shared.append(left)
+        taken |= left
+    return shared
 
 
 class _Levelling:
     """Subscriptions differ: members are numbers, each with a load; each topic knows the owner of each partition."""
 
-    def __init__(self, members: Sequence[Subscriber], counts: PartitionCounts) -> None:
+    def __init__(self, members: Subscribers, counts: PartitionCounts) -> None:
         self._members = members
-        self._loads = [0] * len(members)
+        self._loads = [0] * len(members.member_ids)
         self._subscribers: dict[TopicKey, list[int]] = {}
-        for index, member in enumerate(members):
-            for topic in member.topics:
+        for index, topics in enumerate(members.topics):
+            for topic in topics:
                 self._subscribers.setdefault(topic, []).append(index)
         self._owners = {topic: [_NOBODY] * counts[topic] for topic in self._subscribers}
         # Topics that weigh most on few members come first: the others can still even out what those leave.
@@ -105,20 +95,20 @@ class _Levelling:
         for _ in range(_MAX_ROUNDS):
             if not sum(self._level(topic) for topic in self._topics):
                 break
-        held: list[list[Partition]] = [[] for _ in self._members]
+        held: list[list[Partition]] = [[] for _ in self._loads]
         for topic, owners in self._owners.items():
             for number, owner in enumerate(owners):
                 held[owner].append(Partition(topic, number))
-        return {member.member_id: frozenset(held[index]) for index, member in enumerate(self._members)}
+        return dict(zip(self._members.member_ids, map(frozenset, held), strict=True))
 
     def _weight(self, topic: TopicKey) -> tuple[float, int, TopicKey]:
         subscribers = len(self._subscribers[topic])
         return -len(self._owners[topic]) / subscribers, subscribers, topic
 
     def _keep(self) -> None:
-        for index, member in enumerate(self._members):
-            for topic, number in member.partitions:
-                owners = self._owners.get(topic, ()) if topic in member.topics else ()
+        for index, (topics, had) in enumerate(zip(self._members.topics, self._members.partitions, strict=True)):
+            for topic, number in had:
+                owners = self._owners.get(topic, ()) if topic in topics else ()
                 if number < len(owners) and owners[number] == _NOBODY:
                     self._own(topic, number, index)
 

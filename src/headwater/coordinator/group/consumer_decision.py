@@ -9,7 +9,8 @@ from typing import Any, Final
 from headwater.coordinator.group.classic_group import ClassicGroup
 from headwater.coordinator.group.consumer_group import ConsumerGroup
 from headwater.coordinator.group.consumer_member import ConsumerMember
-from headwater.coordinator.group.consumer_partitions import Partitions, to_rows
+from headwater.coordinator.group.consumer_partitions import Partitions
+from headwater.coordinator.group.partition_rows import encoded
 from headwater.coordinator.group.records import (
     CONSUMER_GROUP,
     CONSUMER_MEMBER,
@@ -62,7 +63,7 @@ class Decision:
 
     def set_target(self, member_id: str, partitions: Partitions) -> None:
         """What a member is to have."""
-        self._write(TARGET_MEMBER, self._member_key(member_id), TargetMemberValue(to_rows(partitions)))
+        self._write(TARGET_MEMBER, self._member_key(member_id), TargetMemberValue(encoded(partitions)))
 
     def set_target_epoch(self, epoch: int) -> None:
         """The epoch that the target was made for."""

@@ -8,9 +8,10 @@ for itself: a member may be known by its partitions before it is known by its su
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from headwater.coordinator.group.consumer_member import LEAVING_EPOCH, ConsumerMember
-from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions, from_record
+from headwater.coordinator.group.consumer_member import LEAVING_EPOCH, ConsumerMember, Wish
+from headwater.coordinator.group.consumer_partitions import NONE, Partition, Partitions
 from headwater.coordinator.group.consumer_protocol import PROTOCOL_TYPE
+from headwater.coordinator.group.partition_rows import to_partitions
 from headwater.coordinator.group.records import (
     CONSUMER_GROUP,
     CONSUMER_MEMBER,
@@ -47,6 +48,8 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, RegexValue] = {}
         """What the members' patterns matched."""
+        self.wishes: dict[Wish, int] = {}
+        """What the members ask for, and how many ask for it."""
         self._holders: dict[Partition, str] = {}
         self._instances: dict[str, str] = {}
         self._topics: frozenset[str] | None = None
@@ -56,22 +59,24 @@ class ConsumerGroup:
         twin = ConsumerGroup(self.group_id)
         twin.epoch, twin.metadata_hash, twin.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         twin.members, twin.targets, twin.regexes = self.members.copy(), self.targets.copy(), self.regexes.copy()
+        twin.wishes = self.wishes.copy()
         twin._holders, twin._instances = self._holders.copy(), self._instances.copy()
         twin._topics = self.subscribed_topics
         return twin
 
     def apply(self, kind: RecordType, key: Any, value: Any) -> None:
         """Takes in a record of this group; a tombstone has no value."""
-        if kind is CONSUMER_GROUP:
-            self._apply_group(value)
-        elif kind is CONSUMER_MEMBER:
-            self._apply_member(key.member_id, value)
-        elif kind is TARGET_EPOCH:
-            self.target_epoch = 0 if value is None else value.epoch
-        elif kind is TARGET_MEMBER:
+        # Most records are targets: the first to be asked for.
+        if kind is TARGET_MEMBER:
             self._apply_target(key.member_id, value)
         elif kind is CURRENT_MEMBER:
             self._apply_current(key.member_id, value)
+        elif kind is CONSUMER_MEMBER:
+            self._apply_member(key.member_id, value)
+        elif kind is CONSUMER_GROUP:
+            self._apply_group(value)
+        elif kind is TARGET_EPOCH:
+            self.target_epoch = 0 if value is None else value.epoch
         elif kind is REGEX:
             self._apply_regex(key.pattern, value)
 
@@ -86,20 +91,18 @@ class ConsumerGroup:
         if told is None:
             self._hold(member_id, NONE)
             self.members.pop(member_id, None)
+            if before is not None:
+                self._drop_wish(Wish.of(before.told))
         else:
-            self.members[member_id] = replace(before or ConsumerMember(member_id=member_id), told=told)
+            self._put(ConsumerMember(member_id=member_id, told=told) if before is None else before.with_told(told))
             if told.instance_id is not None:
                 self._instances[told.instance_id] = member_id
-        if before is None and told is not None and self._topics is not None:
-            self._topics |= self.topics_of(self.members[member_id])
-        else:
-            self._topics = None
 
     def _apply_target(self, member_id: str, value: TargetMemberValue | None) -> None:
         if value is None:
             self.targets.pop(member_id, None)
         else:
-            self.targets[member_id] = from_record(value.partitions)
+            self.targets[member_id] = to_partitions(value.partitions)
 
     def _apply_current(self, member_id: str, value: CurrentMemberValue | None) -> None:
         before = self.members.get(member_id)
@@ -110,7 +113,7 @@ class ConsumerGroup:
         else:
             return
         self._hold(member_id, member.holds)
-        self.members[member_id] = member
+        self._put(member)
 
     def _apply_regex(self, pattern: str, value: RegexValue | None) -> None:
         if value is None:
@@ -118,6 +121,27 @@ class ConsumerGroup:
         else:
             self.regexes[pattern] = value
         self._topics = None
+
+    def _put(self, member: ConsumerMember) -> None:
+        before = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        if before is None:
+            self._add_wish(Wish.of(member.told))
+        elif before.told is not member.told:
+            self._add_wish(Wish.of(member.told))
+            self._drop_wish(Wish.of(before.told))
+
+    def _add_wish(self, wish: Wish) -> None:
+        known = self.wishes.get(wish, 0)
+        self.wishes[wish] = known + 1
+        if not known and self._topics is not None:
+            self._topics |= self.topics_in(wish)
+
+    def _drop_wish(self, wish: Wish) -> None:
+        self.wishes[wish] -= 1
+        if not self.wishes[wish]:
+            del self.wishes[wish]
+            self._topics = None
 
     def _hold(self, member_id: str, partitions: Partitions) -> None:
         before = self.members.get(member_id)
@@ -163,20 +187,22 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """The names of all topics that a member subscribes to, whether they exist or not."""
         if self._topics is None:
-            self._topics = frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+            self._topics = frozenset().union(*map(self.topics_in, self.wishes))
         return self._topics
 
     @property
     def subscribed_patterns(self) -> frozenset[str]:
         """The patterns that members subscribe with."""
-        return frozenset(
-            member.told.subscribed_regex for member in self.members.values() if member.told.subscribed_regex
-        )
+        return frozenset(wish.regex for wish in self.wishes if wish.regex)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that a member subscribes to, by name and by pattern."""
-        names = frozenset(member.told.subscribed_topics)
-        matched = self.regexes.get(member.told.subscribed_regex or "")
+        return self.topics_in(Wish.of(member.told))
+
+    def topics_in(self, wish: Wish) -> frozenset[str]:
+        """The names of the topics that whoever asks for this subscribes to."""
+        names = frozenset(wish.topics)
+        matched = self.regexes.get(wish.regex or "")
         return names if matched is None else names.union(matched.topics)
 
     def target_of(self, member_id: str) -> Partitions:

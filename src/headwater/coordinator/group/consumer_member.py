@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from headwater.coordinator.group.consumer_partitions import NONE, Partitions, from_record, to_rows
+from headwater.coordinator.group.consumer_partitions import NONE, Partitions
+from headwater.coordinator.group.partition_rows import encoded, to_partitions
 from headwater.coordinator.group.records import ConsumerMemberValue, CurrentMemberValue
 
 JOINING_EPOCH: Final = 0
@@ -29,6 +30,19 @@ class MemberState(IntEnum):
         return cls.UNKNOWN
 
 
+class Wish(NamedTuple):
+    """What a member asks for; most members of a group ask for the same."""
+
+    topics: tuple[str, ...]
+    regex: str | None
+    assignor: str | None
+
+    @classmethod
+    def of(cls, told: ConsumerMemberValue) -> "Wish":
+        """What a member that told this asks for."""
+        return cls(told.subscribed_topics, told.subscribed_regex, told.server_assignor)
+
+
 NOTHING_TOLD: Final = ConsumerMemberValue(client_id="", client_host="", subscribed_topics=())
 
 
@@ -49,7 +63,7 @@ class ConsumerMember:
     @property
     def holds(self) -> Partitions:
         """What nobody else may have yet."""
-        return self.assigned | self.pending
+        return self.assigned | self.pending if self.pending else self.assigned
 
     @property
     def is_classic(self) -> bool:
@@ -79,6 +93,18 @@ class ConsumerMember:
         """The member with these partitions, as if it had never had others."""
         return replace(self, epoch=epoch, previous_epoch=epoch, state=MemberState.STABLE, assigned=partitions)
 
+    def with_told(self, told: ConsumerMemberValue) -> "ConsumerMember":
+        """The member after it told something else about itself."""
+        return ConsumerMember(
+            member_id=self.member_id,
+            told=told,
+            epoch=self.epoch,
+            previous_epoch=self.previous_epoch,
+            state=self.state,
+            assigned=self.assigned,
+            pending=self.pending,
+        )
+
     def with_current(self, value: CurrentMemberValue) -> "ConsumerMember":
         """The member as a record says it is."""
         # Not by `replace`, which takes several times as long: a rebalance makes thousands.
@@ -87,9 +113,9 @@ class ConsumerMember:
             told=self.told,
             epoch=value.epoch,
             previous_epoch=value.previous_epoch,
-            state=MemberState(value.state),
-            assigned=from_record(value.assigned),
-            pending=from_record(value.pending_revocation),
+            state=value.state if type(value.state) is MemberState else MemberState(value.state),
+            assigned=to_partitions(value.assigned),
+            pending=to_partitions(value.pending_revocation),
         )
 
     def current(self) -> CurrentMemberValue:
@@ -98,6 +124,6 @@ class ConsumerMember:
             epoch=self.epoch,
             previous_epoch=self.previous_epoch,
             state=self.state,
-            assigned=to_rows(self.assigned),
-            pending_revocation=to_rows(self.pending),
+            assigned=encoded(self.assigned),
+            pending_revocation=encoded(self.pending),
         )

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NewType, Protocol
 from uuid import UUID
 
-from headwater.coordinator.group.records import TopicPartitions
-
 TopicKey = NewType("TopicKey", int)
 """A topic's id as a number."""
 
@@ -59,31 +57,24 @@ def from_rows(rows: Iterable[_TopicRow]) -> Partitions:
 
 
 @functools.lru_cache(maxsize=1_000)
-def from_record(rows: tuple[TopicPartitions, ...]) -> Partitions:
-    """The partitions in a record, which is played twice in a row: when it is decided and when it is replayed."""
-    return from_rows(rows)
-
-
-@functools.lru_cache(maxsize=1_000)
 def all_of(topic: TopicKey, count: int) -> tuple[Partition, ...]:
     """Every partition of a topic that has so many."""
     return tuple([_partition((topic, number)) for number in range(count)])
 
 
-def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
+def by_key(partitions: Iterable[Partition]) -> dict[TopicKey, list[int]]:
     """The numbers of each topic's partitions, rising."""
     topics: dict[TopicKey, list[int]] = {}
     for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+        if topic in topics:
+            topics[topic].append(number)
+        else:
+            topics[topic] = [number]
     for numbers in topics.values():
         numbers.sort()
-    return {topic_id(topic): numbers for topic, numbers in topics.items()}
+    return topics
 
 
-def to_rows(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """The rows of a record, in an order that depends on nothing but the partitions."""
-    topics = {topic for topic, _ in partitions}
-    if len(topics) == 1:
-        return (TopicPartitions(topic_id(topics.pop()), tuple(sorted([number for _, number in partitions]))),)
-    numbers = by_topic(partitions)
-    return tuple([TopicPartitions(named, tuple(numbers[named])) for named in sorted(numbers)])
+def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
+    """The same by the topics' ids."""
+    return {topic_id(topic): numbers for topic, numbers in by_key(partitions).items()}

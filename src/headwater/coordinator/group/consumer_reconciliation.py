@@ -46,6 +46,7 @@ def reconcile(
     if surplus and (owned is None or owned & surplus):
         return member.moved(epoch, MemberState.UNREVOKED_PARTITIONS, kept, surplus)
     wanted = target - kept
-    gained = frozenset(partition for partition in wanted if holder(partition) in (None, member.member_id))
+    nobody_or_itself = (None, member.member_id)
+    gained = frozenset([partition for partition in wanted if holder(partition) in nobody_or_itself])
     state = MemberState.STABLE if gained == wanted else MemberState.UNRELEASED_PARTITIONS
     return member.moved(target_epoch, state, kept | gained)

@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat: which requests make sense, what they change, and how they are answered."""
 
+import functools
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from headwater.coordinator.group.consumer_member import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH, ConsumerMember
 from headwater.coordinator.group.consumer_partitions import Partitions, by_topic, from_rows
@@ -81,8 +81,18 @@ def told_by(request: ConsumerGroupHeartbeatRequest, caller: Caller, before: Cons
     """What is known of the member after this request; what it leaves out is as before."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = rebalance_timeout_ms(request)
-    return replace(
-        before,
+    says_nothing = (
+        names is None
+        and regex is None
+        and timeout_ms == -1
+        and request.instance_id is None
+        and request.rack_id is None
+        and request.server_assignor is None
+    )
+    is_known = caller.client_id == before.client_id and caller.host == before.client_host and before.classic is None
+    if says_nothing and is_known:
+        return before
+    return ConsumerMemberValue(
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=caller.client_id,
@@ -132,14 +142,25 @@ def heartbeat_response(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         member_id=member_id,
-        member_epoch=i32(epoch),
-        heartbeat_interval=i32Timedelta.parse(heartbeat_interval_ms * _MILLISECOND),
-        assignment=None if assigned is None else Assignment(topic_partitions=_rows(assigned)),
+        member_epoch=cast(i32, epoch),
+        heartbeat_interval=_interval(heartbeat_interval_ms),
+        assignment=None if assigned is None else _assignment(assigned),
     )
 
 
-def _rows(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    return tuple(
-        TopicPartitions(topic_id=topic_id, partitions=tuple(map(i32, numbers)))
-        for topic_id, numbers in by_topic(partitions).items()
+@functools.lru_cache(maxsize=100)
+def _interval(milliseconds: int) -> i32Timedelta:
+    return i32Timedelta.parse(milliseconds * _MILLISECOND)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _assignment(partitions: Partitions) -> Assignment:
+    # Numbers of partitions are in range: they were checked when they came into a topic or a log.
+    return Assignment(
+        topic_partitions=tuple(
+            [
+                TopicPartitions(topic_id=topic_id, partitions=cast(tuple[i32, ...], tuple(numbers)))
+                for topic_id, numbers in by_topic(partitions).items()
+            ]
+        )
     )

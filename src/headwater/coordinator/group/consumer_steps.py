@@ -9,7 +9,7 @@ has done what it had to, means nothing.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -47,9 +47,9 @@ class GroupSteps:
         self._topics = topics
 
     @property
-    def assignors(self) -> list[str]:
+    def assignors(self) -> Sequence[str]:
         """The assignors that members may ask for; the first is the default."""
-        return [name for name in self._config().group_consumer_assignors if name in ASSIGNORS] or ["uniform"]
+        return _known(self._config().group_consumer_assignors)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """ApiError when a new member would be one too many; a static member that comes back is none."""
@@ -75,13 +75,14 @@ class GroupSteps:
     ) -> ConsumerMember:
         """Takes in what a member told, and brings it one step nearer to its target."""
         before = decision.group.members.get(member_id) or ConsumerMember(member_id=member_id)
-        if told != before.told or member_id not in decision.group.members:
+        is_news = told is not before.told and told != before.told
+        if is_news or member_id not in decision.group.members:
             decision.set_told(member_id, told)
         if told.subscribed_regex != before.told.subscribed_regex:
             self.match_patterns(decision, now_ms, only_new=True)
         # What a classic group assigned last may be incomplete: it may have been upgraded in the middle of a rebalance.
         is_made = decision.replaces is not None or decision.group.epoch == 0
-        if is_made or _subscription(told) != _subscription(before.told):
+        if is_made or (is_news and _subscription(told) != _subscription(before.told)):
             self.raise_epoch(decision)
         if decision.group.epoch > decision.group.target_epoch:
             write_target(decision, preferred_assignor(decision.group, self.assignors), self._topics)
@@ -112,7 +113,7 @@ class GroupSteps:
             owned=owned,
             holder=group.holder,
         )
-        if after != before:
+        if after is not before and after != before:
             decision.set_current(after)
             if after.state is MemberState.UNREVOKED_PARTITIONS and not after.is_classic:
                 self.await_revocation(group.group_id, after, now_ms)
@@ -179,6 +180,11 @@ class GroupSteps:
         """Gives the member its rebalance timeout to give partitions back."""
         name = DeadlineName("consumer", REVOCATION, group_id, member.member_id)
         self._deadlines.set(name, now_ms + member.told.rebalance_timeout_ms)
+
+
+@functools.lru_cache(maxsize=10)
+def _known(names: tuple[str, ...]) -> Sequence[str]:
+    return [name for name in names if name in ASSIGNORS] or ["uniform"]
 
 
 def _subscription(told: ConsumerMemberValue) -> tuple[tuple[str, ...], str | None]:

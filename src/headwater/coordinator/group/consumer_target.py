@@ -1,14 +1,14 @@
 """The target of a consumer group: which partitions each member is to have, and from which topics they come."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from headwater.coordinator.group.assignor import Subscriber
+from headwater.coordinator.group.assignor import Subscribers
 from headwater.coordinator.group.assignors import ASSIGNORS
 from headwater.coordinator.group.consumer_decision import Decision
 from headwater.coordinator.group.consumer_group import ConsumerGroup
-from headwater.coordinator.group.consumer_partitions import TopicKey, topic_key
+from headwater.coordinator.group.consumer_member import Wish
+from headwater.coordinator.group.consumer_partitions import NONE, TopicKey, topic_key
 from headwater.coordinator.outcome import TopicDirectory
 
 
@@ -28,8 +28,10 @@ def metadata_hash(names: Iterable[str], topics: TopicDirectory) -> int:
 
 def preferred_assignor(group: ConsumerGroup, available: Sequence[str]) -> str:
     """The assignor that most members ask for; the first available one when nobody asks, or for equal votes."""
-    votes = Counter([member.told.server_assignor for member in group.members.values()])
-    return max(available, key=lambda name: votes[name])
+    votes: dict[str | None, int] = {}
+    for wish, count in group.wishes.items():
+        votes[wish.assignor] = votes.get(wish.assignor, 0) + count
+    return max(available, key=lambda name: votes.get(name, 0))
 
 
 def write_target(decision: Decision, assignor: str, topics: TopicDirectory) -> None:
@@ -42,20 +44,23 @@ def write_target(decision: Decision, assignor: str, topics: TopicDirectory) -> N
         if topic_id is not None and count is not None:
             key = topic_key(topic_id)
             keys[name], counts[key] = key, count
-    # Most members of a group subscribe alike, and the set for many topics takes time to make.
-    subscriptions: dict[object, frozenset[TopicKey]] = {}
-    subscribers = []
-    for member in group.members.values():
-        alike = member.told.subscribed_topics, member.told.subscribed_regex
-        if alike not in subscriptions:
-            subscriptions[alike] = frozenset(keys[name] for name in group.topics_of(member) if name in keys)
-        subscribers.append(
-            Subscriber(
-                member.member_id, subscriptions[alike], member.told.instance_id, group.target_of(member.member_id)
-            )
-        )
-    for member_id, partitions in ASSIGNORS[assignor](subscribers, counts).items():
-        before = group.targets.get(member_id)
-        if partitions is not before and partitions != before:
+    wanted = {wish: frozenset([keys[name] for name in group.topics_in(wish) if name in keys]) for wish in group.wishes}
+    given = ASSIGNORS[assignor](_subscribers(group, wanted), counts)
+    before = group.targets.get
+    for member_id, partitions in [(one, its) for one, its in given.items() if its is not before(one)]:
+        if partitions != before(member_id):
             decision.set_target(member_id, partitions)
     decision.set_target_epoch(group.epoch)
+
+
+def _subscribers(group: ConsumerGroup, wanted: Mapping[Wish, frozenset[TopicKey]]) -> Subscribers:
+    """The members as assignors see them; nearly always all of them want the same topics."""
+    member_ids = sorted(group.members)
+    told = [group.members[member_id].told for member_id in member_ids]
+    alike = set(wanted.values())
+    return Subscribers(
+        member_ids=member_ids,
+        topics=[alike.pop()] * len(told) if len(alike) == 1 else [wanted[Wish.of(one)] for one in told],
+        instance_ids=[one.instance_id for one in told],
+        partitions=[group.targets.get(member_id, NONE) for member_id in member_ids],
+    )

@@ -4,12 +4,12 @@ Values are written in the newest version that Apache 4.1 writes itself; every ol
 here (share and streams groups) are passed over when a log is loaded.
 """
 
-import struct
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from headwater.coordinator.group.offsets_layout import CachedKeys, OffsetValues
+from headwater.coordinator.group.partition_rows import PARTITION_ROWS, CurrentValues, PartitionRows, TargetValues
 from headwater.coordinator.outcome import CoordinatorRecord
 from headwater.coordinator.schema import (
     BYTES,
@@ -21,12 +21,10 @@ from headwater.coordinator.schema import (
     STRING,
     CorruptRecordError,
     Field,
-    Kind,
     Reader,
     Struct,
     array,
     nullable,
-    varint,
 )
 
 
@@ -135,13 +133,6 @@ class ConsumerMemberValue:
     classic: ClassicMetadata | None = None
 
 
-class TopicPartitions(NamedTuple):
-    """Partitions of one topic."""
-
-    topic_id: UUID
-    partitions: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class TargetEpochValue:
     """The group epoch that the target assignment was made for."""
@@ -153,7 +144,7 @@ class TargetEpochValue:
 class TargetMemberValue:
     """The partitions that a member is to have."""
 
-    partitions: tuple[TopicPartitions, ...]
+    partitions: PartitionRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +154,8 @@ class CurrentMemberValue:
     epoch: int
     previous_epoch: int
     state: int
-    assigned: tuple[TopicPartitions, ...]
-    pending_revocation: tuple[TopicPartitions, ...]
+    assigned: PartitionRows
+    pending_revocation: PartitionRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,16 +186,6 @@ _CLASSIC_METADATA: Final = Struct(
     Field("protocols", array(_CLASSIC_PROTOCOL.kind)),
     flexible_since=0,
 )
-_PARTITIONS: Final = Struct(TopicPartitions, Field("topic_id", ID), Field("partitions", array(INT32)), flexible_since=0)
-
-
-def _write_partitions(row: TopicPartitions, version: int, flexible: bool) -> bytes:
-    """As `_PARTITIONS` would, by the shortest way: a rebalance writes hundreds."""
-    numbers = row.partitions
-    return row.topic_id.bytes + varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers) + b"\0"
-
-
-_PARTITION_ROWS: Final = array(Kind(_PARTITIONS.kind.read, _write_partitions))
 _GROUP_KEY: Final[Struct[Any]] = CachedKeys(GroupKey, Field("group", STRING))
 _MEMBER_KEY: Final[Struct[Any]] = CachedKeys(MemberKey, Field("group", STRING), Field("member_id", STRING))
 
@@ -287,18 +268,18 @@ TARGET_EPOCH: Final = RecordType(6, _GROUP_KEY, Struct(TargetEpochValue, Field("
 TARGET_MEMBER: Final = RecordType(
     7,
     _MEMBER_KEY,
-    Struct(TargetMemberValue, Field("partitions", _PARTITION_ROWS), flexible_since=0),
+    TargetValues(TargetMemberValue, Field("partitions", PARTITION_ROWS), flexible_since=0),
 )
 CURRENT_MEMBER: Final = RecordType(
     8,
     _MEMBER_KEY,
-    Struct(
+    CurrentValues(
         CurrentMemberValue,
         Field("epoch", INT32),
         Field("previous_epoch", INT32),
         Field("state", INT8),
-        Field("assigned", _PARTITION_ROWS),
-        Field("pending_revocation", _PARTITION_ROWS),
+        Field("assigned", PARTITION_ROWS),
+        Field("pending_revocation", PARTITION_ROWS),
         flexible_since=0,
     ),
 )
