@@ -16,6 +16,7 @@ COMPILED = (
     "headwater.client.producer.partitioners",
     "headwater.client.producer.queues",
     "headwater.client.producer.sending",
+    "headwater.client.receiving",
     "headwater.log.cleaning.key_hash",
     "headwater.log.cleaning.offset_map",
     "headwater.log.cleaning.raw_records",
@@ -31,6 +32,8 @@ COMPILED = (
     "headwater.protocol.wire",
 )
 
+_CORES = os.cpu_count() or 1
+
 
 def extensions() -> list[Extension]:
     """The extension modules to build; none when HEADWATER_PURE=1 asks for plain Python."""
@@ -44,9 +47,9 @@ def extensions() -> list[Extension]:
     ]
     directives = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
     extensions: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
-        modules, build_dir="build/cython", compiler_directives=directives
+        modules, build_dir="build/cython", compiler_directives=directives, quiet=True
     )
     return extensions
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": _CORES}})
