@@ -16,6 +16,7 @@ COMPILED = (
     "headwater.client.producer.partitioners",
     "headwater.client.producer.queues",
     "headwater.client.producer.sending",
+    "headwater.client.receiving",
     "headwater.log.cleaning.key_hash",
     "headwater.log.cleaning.offset_map",
     "headwater.log.cleaning.raw_records",

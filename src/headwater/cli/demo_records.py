@@ -173,7 +173,7 @@ class _Reader:
 
     def take(self, partition: int, columns: RecordColumns) -> None:
         offset = self.next_offsets.get(partition, 0)
-        count, data = len(columns), columns.values.data
+        count, data = len(columns), bytes(columns.values.data)
         if columns.offsets != array("q", range(offset, offset + count)):
             raise DemoError(f"the offsets of partition {partition} from {offset:,} on have a gap or a repetition")
         if len(data) != count * VALUE_BYTES:
@@ -191,7 +191,7 @@ class _Reader:
         self.checksums[partition] = zlib.crc32(data, self.checksums.get(partition, 0))
 
 
-def _orders_in(data: bytearray) -> list[int]:
+def _orders_in(data: bytes) -> list[int]:
     """The numbers in values that lie end to end; -1 for one that is no number."""
     first, last = ORDER_NUMBER.start, ORDER_NUMBER.stop
     texts = [data[at + first : at + last] for at in range(0, len(data), VALUE_BYTES)]

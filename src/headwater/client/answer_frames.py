@@ -45,6 +45,11 @@ class AnswerFrames:
         self._size = 0
         self._trusted = TRUSTED_BYTES
 
+    @property
+    def answer_begun(self) -> bool:
+        """Whether part of an answer has come and the rest is on its way."""
+        return self._frame is not None
+
     def room(self) -> memoryview:
         """Where the next bytes must be written; never empty."""
         if self._frame is None:

@@ -1,4 +1,4 @@
-"""Memory for large answers, used again once nobody looks at it any more. No I/O.
+"""Memory for large answers and columns, used again once nobody looks at it any more. No I/O.
 
 Fresh memory costs a page fault for each 4 KiB, which is more than twice the work of receiving into memory that is
 there. So the last few pieces are remembered after they were handed out. Whoever has an answer has a memoryview of it, a

@@ -34,6 +34,7 @@ from headwater.client.errors import (
     TimedOutError,
     UnsupportedError,
 )
+from headwater.client.receiving import receive, receivers_of
 from headwater.client.security import tls_failure
 from headwater.client.settings import ConnectionSettings
 from headwater.client.statistics import ConnectionStatistics
@@ -58,6 +59,9 @@ _GOODBYE_S: Final = 1.0
 _GRACE_S: Final = 0.1
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, MemoryError, IndexError)
 _NOTHING: Final = memoryview(b"")
+_REST_WITHIN_MS: Final = 1
+_AHEAD_S: Final = 0.02
+"""How long to receive at a time before others on the loop get their turn."""
 
 
 class _Pending:
@@ -105,6 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         self._room = asyncio.Event()
         self._room.set()
         self._frames = AnswerFrames()
+        self._fd = -1
+        self._receivers = receivers_of(self._loop)
         self._pending: deque[_Pending] = deque()
         self._last_correlation_id = 0
         self._failure: ClientError | None = None
@@ -411,6 +417,9 @@ class Connection(asyncio.BufferedProtocol):
         ):
             if size > 0:
                 found.setsockopt(socket.SOL_SOCKET, option, size)
+        if self._receivers is not None and transport.get_extra_info("sslcontext") is None:
+            self._fd = found.fileno()
+            self._receivers[self._fd] = self._receive_ahead
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the event loop writes what it receives."""
@@ -419,10 +428,34 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """The event loop has received."""
         try:
-            for frame in self._frames.received(nbytes):
-                self._settle(frame)
+            answers = self._frames.received(nbytes)
         except BadLengthError:
-            self._fail(NotKafkaError(f"{self.address} answers, but not in Kafka's protocol: is it a Kafka listener?"))
+            self._fail_as_no_kafka()
+        else:
+            self._settle_all(answers)
+
+    def _receive_ahead(self) -> bool:
+        """Receives the rest of an answer that has begun to come, and is called while the loop may not do anything.
+
+        So the stream is cut into answers here, which concerns nobody else; the next step of the loop does the rest.
+        """
+        gives_up_at_s = time.monotonic() + _AHEAD_S
+        received = False
+        try:
+            while count := receive(self._fd, self._frames.room(), _REST_WITHIN_MS if received else 0):
+                received = True
+                if answers := self._frames.received(count):
+                    self._loop.call_soon(self._settle_all, answers)
+                if not self._frames.answer_begun or time.monotonic() > gives_up_at_s:
+                    break
+        except BadLengthError:
+            self._loop.call_soon(self._fail_as_no_kafka)
+        return received
+
+    def _settle_all(self, answers: Sequence[memoryview]) -> None:
+        try:
+            for answer in answers:
+                self._settle(answer)
         except ClientError as error:
             self._fail(error)
         except BaseException as error:
@@ -430,8 +463,13 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(ConnectionLostError(f"the connection to {self.address} was given up: {error!r}"))
             raise
 
+    def _fail_as_no_kafka(self) -> None:
+        self._fail(NotKafkaError(f"{self.address} answers, but not in Kafka's protocol: is it a Kafka listener?"))
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The event loop has lost the connection, or closed it as it was told."""
+        if self._receivers is not None:
+            self._receivers.pop(self._fd, None)
         reason = f": {exc}" if exc is not None else ""
         self._fail(ConnectionLostError(f"the broker at {self.address} closed the connection{reason}"))
         if not self._ended.done():

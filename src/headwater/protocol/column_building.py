@@ -19,15 +19,22 @@ if cython.compiled:
     from cython.cimports.cpython.array import array as c_array
     from cython.cimports.cpython.array import resize_smart
     from cython.cimports.cpython.bytearray import PyByteArray_Resize
-    from cython.cimports.headwater.protocol.record_reading import HeaderReader, RecordReader, octets_at, open_batch
+    from cython.cimports.headwater.protocol.record_reading import (
+        HeaderReader,
+        RecordReader,
+        address,
+        octets_at,
+        open_batch,
+    )
     from cython.cimports.libc.string import memcpy
 else:
-    from headwater.protocol.record_reading import HeaderReader, RecordReader, octets_at, open_batch
+    from headwater.protocol.record_reading import HeaderReader, RecordReader, address, octets_at, open_batch
 
 if TYPE_CHECKING:
     from headwater.protocol.batches import BatchHeader
 
-BinaryParts: TypeAlias = "tuple[bytearray, array[int], bytearray | None, int]"
+BinaryData: TypeAlias = bytearray | memoryview
+BinaryParts: TypeAlias = "tuple[BinaryData, array[int], bytearray | None, int]"
 """Data, offsets, validity and null count of one column."""
 
 LARGEST_COLUMN_BYTES = 2**31 - 1
@@ -40,7 +47,10 @@ _LARGEST_COLUMN_BYTES = cython.declare(cython.longlong, LARGEST_COLUMN_BYTES)
 @cython.final
 @cython.cclass
 class BinaryBuilder:
-    """A BinaryColumn in the making. Room for items is reserved before they are appended; that for bytes grows."""
+    """A BinaryColumn in the making. Room for items is reserved before they are appended; that for bytes grows.
+
+    With `memory` the bytes go there, and the column has a view of it: who lent it sees when it is free again.
+    """
 
     data: bytearray
     offsets: array[int]
@@ -53,15 +63,18 @@ class BinaryBuilder:
     used: cython.longlong
     capacity: cython.longlong
     null_count: cython.longlong
+    lent: cython.bint
 
-    def __init__(self) -> None:
-        self.data = bytearray()
+    def __init__(self, memory: bytearray | None = None) -> None:
+        self.lent = memory is not None
+        self.data = bytearray() if memory is None else memory
         self.offsets = array("i", bytes(4))
         self.validity = bytearray()
         self.target = self.data
         self.ends = _ints(self.offsets)
         self.bits = self.validity
-        self.count = self.room = self.used = self.capacity = self.null_count = 0
+        self.count = self.room = self.used = self.null_count = 0
+        self.capacity = len(self.data)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -97,12 +110,14 @@ class BinaryBuilder:
 
     @cython.cfunc
     @cython.inline
+    @cython.nogil
     @cython.exceptval(-1, check=False)
     def append(self, source: cython.p_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
         """Copies one item, for which there is room; one of a size below 0 is a null."""
         if size > 0:
             if self.used + size > self.capacity:
-                self.grow(size)
+                with cython.gil:
+                    self.grow(size)
             _copy(self.target, self.used, source, at, size)
             self.used += size
         elif size < 0:
@@ -112,12 +127,13 @@ class BinaryBuilder:
         self.ends[self.count] = self.used
         return 0
 
-    def extend(self, data: bytearray, offsets: array[int], validity: bytearray | None, null_count: int) -> None:
+    def extend(self, data: BinaryData, offsets: array[int], validity: bytearray | None, null_count: int) -> None:
         """Appends all items of a column."""
         items: cython.longlong = len(offsets) - 1
         size: cython.longlong = len(data)
         row: cython.longlong
-        source: cython.p_uchar = data
+        view = memoryview(data)
+        source: cython.p_uchar = address(view)
         ends: cython.p_int = _ints(offsets)
         bits: cython.p_uchar
         self.reserve(items, size)
@@ -136,10 +152,14 @@ class BinaryBuilder:
     @cython.ccall
     def parts(self) -> BinaryParts:
         """The column; nothing may be appended any more."""
-        del self.data[self.used :]
+        data: BinaryData = self.data
+        if self.lent:
+            data = memoryview(self.data)[: self.used]
+        else:
+            del self.data[self.used :]
         del self.offsets[self.count + 1 :]
         del self.validity[(self.count + 7) >> 3 :]
-        return self.data, self.offsets, self.validity if self.null_count else None, self.null_count
+        return data, self.offsets, self.validity if self.null_count else None, self.null_count
 
 
 @cython.final
@@ -148,6 +168,7 @@ class ColumnsBuilder:
     """Turns the records of batch after batch into the arrays behind `record_columns`.
 
     `expected_bytes` of records are made room for at once. `size_bytes` is at least what the longest column holds.
+    Values go into `memory` if there is some.
     """
 
     rows: int = cython.declare(cython.longlong, visibility="readonly")
@@ -159,13 +180,13 @@ class ColumnsBuilder:
     values: BinaryBuilder
     headers: BinaryBuilder
 
-    def __init__(self, expected_bytes: int = 0) -> None:
+    def __init__(self, expected_bytes: int = 0, memory: bytearray | None = None) -> None:
         self.rows = self.size_bytes = 0
         self.expected_bytes = min(expected_bytes, LARGEST_COLUMN_BYTES)
         self.offsets = array("q")
         self.timestamps_ms = array("q")
         self.keys = BinaryBuilder()
-        self.values = BinaryBuilder()
+        self.values = BinaryBuilder(memory)
         self.headers = BinaryBuilder()
 
     def append_batch(self, view: memoryview, header: BatchHeader, limit_bytes: int, from_offset: int) -> None:
@@ -193,20 +214,24 @@ class ColumnsBuilder:
         self.reserve(stop, reader.end - reader.at)
         to_offsets = _longs(self.offsets)
         to_timestamps_ms = _longs(self.timestamps_ms)
-        while row < stop and reader.advance():
-            offset = reader.base_offset + reader.offset_delta
-            if offset < next_offset:
-                continue
-            next_offset = offset + 1
-            to_offsets[row] = offset
-            if reader.takes_append_time:
-                to_timestamps_ms[row] = reader.append_time_ms
-            else:
-                to_timestamps_ms[row] = reader.base_timestamp_ms + reader.timestamp_delta
-            row += 1
-            keys.append(reader.data, reader.key_at, reader.key_size)
-            values.append(reader.data, reader.value_at, reader.value_size)
-            headers.append(reader.data, reader.headers_at, reader.at - reader.headers_at if reader.headers_count else 0)
+        # Nothing of Python is needed from here on, and other threads have something to do: they receive the next.
+        with cython.nogil:
+            while row < stop and reader.advance():
+                offset = reader.base_offset + reader.offset_delta
+                if offset < next_offset:
+                    continue
+                next_offset = offset + 1
+                to_offsets[row] = offset
+                if reader.takes_append_time:
+                    to_timestamps_ms[row] = reader.append_time_ms
+                else:
+                    to_timestamps_ms[row] = reader.base_timestamp_ms + reader.timestamp_delta
+                row += 1
+                keys.append(reader.data, reader.key_at, reader.key_size)
+                values.append(reader.data, reader.value_at, reader.value_size)
+                headers.append(
+                    reader.data, reader.headers_at, reader.at - reader.headers_at if reader.headers_count else 0
+                )
         self.rows = row
         behind = next_offset
         return behind
@@ -240,14 +265,15 @@ class ColumnsBuilder:
         return self.offsets, self.timestamps_ms, self.keys.parts(), self.values.parts(), self.headers.parts()
 
 
-def split_headers(sections: bytearray, section_ends: array[int]) -> tuple[array[int], BinaryParts, BinaryParts]:
+def split_headers(sections: BinaryData, section_ends: array[int]) -> tuple[array[int], BinaryParts, BinaryParts]:
     """A column of undecoded headers as lists: their offsets, and the names and contents of all headers in a row.
 
     Names that are not UTF-8 are made so, as well as possible.
     """
     rows: cython.longlong = len(section_ends) - 1
     row: cython.longlong
-    data: cython.p_uchar = sections
+    view = memoryview(sections)
+    data: cython.p_uchar = address(view)
     ends: cython.p_int = _ints(section_ends)
     names: BinaryBuilder = BinaryBuilder()
     contents: BinaryBuilder = BinaryBuilder()
@@ -285,6 +311,7 @@ def _append_text(names: BinaryBuilder, data: cython.p_uchar, at: cython.longlong
 
 @cython.cfunc
 @cython.inline
+@cython.nogil
 @cython.exceptval(check=False)
 def _copy(
     target: cython.p_uchar,

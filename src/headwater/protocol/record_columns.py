@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.protocol.batches import BatchHeader, octets, scan_headers
-from headwater.protocol.column_building import BinaryBuilder, ColumnsBuilder, split_headers
+from headwater.protocol.column_building import BinaryBuilder, BinaryData, ColumnsBuilder, split_headers
 from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders, decode_headers
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class BinaryColumn:
 
     __slots__ = ("data", "null_count", "offsets", "validity")
 
-    def __init__(self, data: bytearray, offsets: array[int], validity: bytearray | None, null_count: int) -> None:
+    def __init__(self, data: BinaryData, offsets: array[int], validity: bytearray | None, null_count: int) -> None:
         self.data = data
         self.offsets = offsets
         self.validity = validity

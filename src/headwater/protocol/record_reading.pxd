@@ -11,7 +11,7 @@ cdef class RecordReader:
     cdef bint takes_append_time, failed
     cdef long long timestamp_delta, offset_delta
     cdef long long key_at, key_size, value_at, value_size, headers_at, headers_count
-    cdef bint advance(self) noexcept
+    cdef bint advance(self) noexcept nogil
     cdef long long offset(self) noexcept
     cdef long long timestamp_ms(self) noexcept
     cdef long long headers_size(self) noexcept

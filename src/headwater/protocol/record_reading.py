@@ -192,6 +192,7 @@ def _decompress(codec: int, section: memoryview, limit_bytes: int, header: Batch
 
 
 @cython.cfunc
+@cython.nogil
 @cython.exceptval(check=False)
 def _skip_headers(
     data: cython.p_uchar, at: cython.longlong, end: cython.longlong, count: cython.longlong
@@ -213,6 +214,7 @@ def _skip_headers(
 
 @cython.cfunc
 @cython.inline
+@cython.nogil
 @cython.exceptval(check=False)
 def number(
     data: cython.p_uchar, at: cython.longlong, end: cython.longlong, longest: cython.int

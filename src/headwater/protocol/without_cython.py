@@ -34,7 +34,7 @@ class _NoGil:
         pass
 
 
-nogil = _NoGil()
+nogil = gil = _NoGil()
 
 
 def exceptval(value: object = None, *, check: bool = False) -> Callable[[_T], _T]:

@@ -18,6 +18,7 @@ from headwater.client.consumer.consumer import Consumer as AsyncConsumer
 from headwater.client.consumer.listeners import RebalanceListener
 from headwater.client.consumer.membership import CommitCallback, GroupMetadata, OffsetAndMetadata
 from headwater.client.consumer.offsets import OffsetAndTimestamp
+from headwater.client.consumer.prefetch import ColumnsClaim, ColumnsPart, read_columns
 from headwater.client.consumer.records import Record
 from headwater.client.errors import ClientError, ClosedError, WrongThreadError
 from headwater.protocol.record_columns import RecordColumns
@@ -71,6 +72,7 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
         self._left: list[Record] = []
         # The one that the body of a `for` works on.
         self._current: Record | None = None
+        self._closing = False
         self._begin("consumer", lambda _: make(), in_turns=True)
         self._run(self._client.start())
 
@@ -90,6 +92,8 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
         if self._io.closed:
             return
         if not self._using.acquire(blocking=False):
+            self._closing = True
+            self._client.wake()
             self._io.interrupt()
             self._using.acquire()
         try:
@@ -162,13 +166,7 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
         """What `poll_arrow` makes a table of, for those without pyarrow: topic, partition and columns, part by part."""
         if self._current is not None:
             self._give_back()
-        self._enter()
-        try:
-            with self._io.turn.lock:
-                columns = self._client.poll_columns_now()
-            return columns or self._io.run(self._client.poll_columns(timeout))
-        finally:
-            self._using.release()
+        return self._polled(timeout, self._columns_now, self._client.poll_columns)
 
     def __iter__(self) -> Iterator[Record]:
         """One record after the other, until the consumer is closed by another thread.
@@ -301,16 +299,40 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
     # The machine room.
 
     def _poll(self, timeout_s: float, max_records: int | None) -> list[Record]:
+        return self._polled(
+            timeout_s,
+            lambda: self._in_turn(lambda: self._client.poll_now(max_records)),
+            lambda left_s: self._client.poll(left_s, max_records=max_records),
+        )
+
+    def _polled(
+        self, timeout_s: float, now: Callable[[], list[T]], whole: Callable[[float], Coroutine[Any, Any, list[T]]]
+    ) -> list[T]:
         """What has arrived is taken in this thread; the consumer's own is asked when there is more to do than that."""
         self._enter()
         try:
-            records: list[Record] = []
-            if not self._io.turn.wanted:
-                with self._io.turn.lock:
-                    records = self._client.poll_now(max_records)
-            return records or self._io.run(self._client.poll(timeout_s, max_records=max_records))
+            taken = now()
+            if not taken:
+                ends_s = time.monotonic() + timeout_s
+                if self._client.wait_for_news(timeout_s):
+                    taken = now()
+                timeout_s = max(ends_s - time.monotonic(), 0.0)
+            if self._closing and not taken:
+                raise ClosedError("the consumer was closed by another thread while this call waited")
+            return taken or self._io.run(whole(timeout_s))
         finally:
             self._using.release()
+
+    def _columns_now(self) -> list[ColumnsPart]:
+        """What has arrived, read by this thread while the other one goes on receiving."""
+        claims = read_columns(self._in_turn(self._client.claim_columns_now))
+        return self._in_turn(lambda: self._client.hand_out_columns(claims)) if claims else []
+
+    def _in_turn(self, function: Callable[[], T]) -> T:
+        """Calls a function while the loop stands still."""
+        self._io.turn.let_the_loop_go_first()
+        with self._io.turn.lock:
+            return function()
 
     def _enter(self) -> None:
         """Keeps other threads out until `_using` is released, or raises if one is in."""
@@ -365,7 +387,10 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
 class ThreadedConsumer(AsyncConsumer):
     """The asyncio consumer as it lives on its thread, with what a program in another thread needs of it."""
 
-    _polled_s = -math.inf
+    def __init__(self, bootstrap: str | None, group: str | None, topics: Iterable[str] | None, **settings: Any) -> None:
+        super().__init__(bootstrap, group, topics, **settings)
+        self._polled_s = -math.inf
+        self._news_for_thread = threading.Event()
 
     async def _poll(self, timeout_s: float | None, take: Callable[[], list[T]]) -> list[T]:
         """A whole poll: takes part in the group, commits when it is time, raises what went wrong."""
@@ -378,22 +403,50 @@ class ThreadedConsumer(AsyncConsumer):
         """What a poll hands out at once, taken while the loop stands still; nothing when a whole poll is due."""
         return self._now(lambda: self._take(self.settings.max_poll_records if max_records is None else max_records))
 
-    def poll_columns_now(self) -> list[tuple[str, int, RecordColumns]]:
-        """The same by column."""
-        return self._now(self._prefetched.take_columns)
+    def claim_columns_now(self) -> list[ColumnsClaim]:
+        """The same by column, to be read and then handed out by `hand_out_columns`."""
+        return self._now(self._prefetched.claim_columns)
+
+    def hand_out_columns(self, claims: list[ColumnsClaim]) -> list[ColumnsPart]:
+        """What was read of the claims."""
+        parts = self._prefetched.hand_out_columns(claims)
+        self._fetch_if_room_was_made()
+        return parts
+
+    def wait_for_news(self, timeout_s: float) -> bool:
+        """Waits until something has arrived or gone wrong, and not for long; False at once when a whole poll is due."""
+        if self._whole_poll_due:
+            return False
+        return self._news_for_thread.wait(min(timeout_s, _WHOLE_POLL_EVERY_S))
+
+    def wake(self) -> None:
+        """Ends `wait_for_news`."""
+        self._news_for_thread.set()
+
+    @property
+    def _whole_poll_due(self) -> bool:
+        """Now and then, and when the group wants something."""
+        late = time.monotonic() - self._polled_s > _WHOLE_POLL_EVERY_S
+        return late or self._membership.poll_needed or self._polling or self._closed
+
+    def _tell(self) -> None:
+        super()._tell()
+        self.wake()
 
     def _now(self, take: Callable[[], list[T]]) -> list[T]:
-        # A whole poll is due now and then, and when the group wants something.
-        due = time.monotonic() - self._polled_s > _WHOLE_POLL_EVERY_S or self._membership.poll_needed
-        if due or self._polling or self._closed:
+        self._news_for_thread.clear()
+        if self._whole_poll_due:
             return []
         self._subscription.poll_begins()
         taken = take()
         self.statistics.polls += bool(taken)
-        if self._prefetched.room_made and self._loop is not None:
+        self._fetch_if_room_was_made()
+        return taken
+
+    def _fetch_if_room_was_made(self) -> None:
+        if self._prefetched.room_made and self._fetcher.waits_for_room and self._loop is not None:
             self._prefetched.room_made = False
             self._loop.call_soon_threadsafe(self._attend)
-        return taken
 
     def positions_before(self, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata | int]:
         """The positions, but for those partitions where the user is still behind."""

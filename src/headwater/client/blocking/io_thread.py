@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from headwater.client.blocking.turns import Turn, loop_with_turns
+from headwater.client.blocking.turns import Turn, TurnLoop
 from headwater.client.blocking.waiting import Call
 from headwater.client.errors import ClosedError, ForkedError, TimedOutError, WrongThreadError
 
@@ -37,7 +37,7 @@ class IoThread:
         self.turn = Turn()
         self.on_fork: Callable[[], None] | None = None
         """Called in a child process right after a fork."""
-        self._loop = loop_with_turns(self.turn) if in_turns else uvloop.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop = TurnLoop(self.turn) if in_turns else uvloop.new_event_loop()
         self._calls: list[Call[Any]] = []
         self._refusal: type[ClosedError] | type[ForkedError] | None = None
         # The thread knows the loop and the calls, not this object: a client that nobody holds any more can go.

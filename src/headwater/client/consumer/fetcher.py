@@ -11,7 +11,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from headwater.client.back_off import BackOff
 from headwater.client.client import Client
@@ -30,6 +30,16 @@ from headwater.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _PAUSE_MS: Final = 5
+_FETCHES_AHEAD: Final = 4
+"""So much may wait of a partition that decoding and receiving go on side by side, and is still in the cache."""
+
+
+class _Question(NamedTuple):
+    """A fetch to be sent to a broker."""
+
+    node: int
+    wanted: Mapping[TopicPartition, Wanted]
+    max_bytes: int
 
 
 class Fetcher:
@@ -54,6 +64,7 @@ class Fetcher:
         self._sessions: defaultdict[int, FetchSession] = defaultdict(FetchSession)
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._reserved_bytes: dict[int, int] = {}
+        """By broker, how much may come: those that were asked and have not answered yet."""
         self._asked_last: dict[int, int] = {}
         """The number of the last fetch to each broker."""
         self._failures_in_a_row: defaultdict[int, int] = defaultdict(int)
@@ -63,23 +74,34 @@ class Fetcher:
         """What went wrong with a fetch from an offset, and only the user can cure."""
         self._error: Exception | None = None
         self._closed = False
+        self.waits_for_room = False
+        """Whether something would be fetched if less of it waited."""
 
     def send_fetches(self) -> None:
         """Starts a fetch to every broker that has none in flight and something to ask for, within the memory bound."""
+        for question in self._due():
+            self._in_flight[question.node] = asyncio.create_task(self._fetch(question))
+
+    def _due(self) -> list[_Question]:
+        """What to ask now; room for the answers is reserved."""
+        due: list[_Question] = []
         if self._closed:
-            return
+            return due
         self._prefetched.drop_stale()
         by_node, full = self._wanted_by_node()
+        self.waits_for_room = bool(full)
         # Who was asked longest ago is first: where room is short, brokers take turns.
         for node, wanted in sorted(by_node.items(), key=lambda each: self._asked_last.get(each[0], 0)):
-            if node in self._in_flight or node in full or node in self._held:
+            if node in self._reserved_bytes or node in full or node in self._held:
                 continue
             max_bytes = self._room(len(by_node), len(wanted))
             if not max_bytes:
+                self.waits_for_room = True
                 break
             self._asked_last[node] = self._statistics.fetches = self._statistics.fetches + 1
             self._reserved_bytes[node] = max_bytes
-            self._in_flight[node] = asyncio.create_task(self._fetch(node, wanted, max_bytes))
+            due.append(_Question(node, wanted, max_bytes))
+        return due
 
     def raise_error(self) -> None:
         """Raises something that only the user can cure, once; it is asked for again after that.
@@ -114,7 +136,7 @@ class Fetcher:
         """
         by_node: dict[int, dict[TopicPartition, Wanted]] = {}
         full: set[int] = set()
-        enough_bytes = max(self._settings.max_partition_fetch_bytes, 1)
+        enough_bytes = self._enough_bytes()
         for partition, state in self._subscription.assigned.items():
             leader = self._client.leader_of(partition.topic, partition.partition)
             if leader is None:
@@ -137,6 +159,12 @@ class Fetcher:
                 )
         return by_node, full
 
+    def _enough_bytes(self) -> int:
+        """How much of one partition may wait before no more is fetched: some fetches, or its share of the bound."""
+        share = self._settings.prefetch_max_bytes // max(len(self._subscription.assigned), 1)
+        one_fetch = max(self._settings.max_partition_fetch_bytes, 1)
+        return max(one_fetch, min(_FETCHES_AHEAD * one_fetch, share))
+
     def _room(self, nodes: int, partitions: int) -> int:
         """How much to ask for at most: each broker has its share of the bound, and all that waits counts against it."""
         bound = self._settings.prefetch_max_bytes
@@ -146,7 +174,30 @@ class Fetcher:
         expected = partitions * self._settings.max_partition_fetch_bytes
         return max(1, min(self._settings.fetch_max_bytes, expected, bound // nodes, bound - taken))
 
-    async def _fetch(self, node: int, wanted: Mapping[TopicPartition, Wanted], max_bytes: int) -> None:
+    async def _fetch(self, first: _Question) -> None:
+        """Fetches from a broker again and again, as long as there is something to ask for and room for it."""
+        question: _Question | None = first
+        try:
+            while question is not None:
+                await self._fetch_once(question)
+                # By the time that anybody hears of what came, the next question is on its way.
+                asyncio.get_running_loop().call_soon(self._on_news)
+                question = self._next(first.node)
+        finally:
+            del self._in_flight[first.node]
+
+    def _next(self, node: int) -> _Question | None:
+        """What to ask this broker next, if anything; fetches from others begin."""
+        found = None
+        for question in self._due():
+            if question.node == node:
+                found = question
+            else:
+                self._in_flight[question.node] = asyncio.create_task(self._fetch(question))
+        return found
+
+    async def _fetch_once(self, question: _Question) -> None:
+        node, wanted, max_bytes = question
         session = self._sessions[node]
         try:
             answer = await fetch(self._client, node, session, wanted, self._settings, max_bytes)
@@ -163,9 +214,7 @@ class Fetcher:
             self._error = error
             self._hold((node,), self._settings.retry_backoff_max_ms)
         finally:
-            del self._in_flight[node], self._reserved_bytes[node]
-            self._on_news()
-        self.send_fetches()
+            del self._reserved_bytes[node]
 
     def _accept(
         self, node: int, session: FetchSession, answer: FetchAnswer, wanted: Mapping[TopicPartition, Wanted]

@@ -7,14 +7,18 @@ otherwise (a seek, a reset, a rebalance) it is dropped. What waits for a paused 
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from headwater.client.answer_memory import AnswerMemory
 from headwater.client.consumer.records import Deserializer, FetchedBatches, Record
 from headwater.client.consumer.subscription import NO_EPOCH, PartitionState, Position, SubscriptionState
 from headwater.client.errors import RecordError
 from headwater.protocol.batches import scan_headers
 from headwater.protocol.record_columns import RecordColumns
 from headwater.types import TopicPartition
+
+ColumnsPart: TypeAlias = tuple[str, int, RecordColumns]
+"""Topic, partition and their records."""
 
 
 class Chunk(NamedTuple):
@@ -54,10 +58,14 @@ class Chunk(NamedTuple):
 
     def copied(self) -> "Chunk":
         """The same in memory of its own, from where reading stopped on."""
-        batches, records = self.batches, memoryview(bytes(self.records))
+        return self._replace(records=memoryview(bytes(self.records))).once_more()
+
+    def once_more(self) -> "Chunk":
+        """The same, from where reading stopped on; to read the one does not change the other."""
+        batches = self.batches
         partition = TopicPartition(batches.topic, batches.partition)
-        copy = Chunk.of(partition, batches.next_offset, records, self.aborted, check_crcs=self.check_crcs)
-        return self if copy is None else copy
+        other = Chunk.of(partition, batches.next_offset, self.records, self.aborted, check_crcs=self.check_crcs)
+        return self if other is None else other
 
 
 class _Queue:
@@ -109,6 +117,46 @@ class _Queue:
         return taken
 
 
+class ColumnsClaim:
+    """What waits for one partition, to be read by column without a change to anything that others see."""
+
+    def __init__(self, partition: TopicPartition, queue: _Queue, memory: AnswerMemory) -> None:
+        self._chunks = [*queue.chunks]
+        self._memory = memory
+        self.partition = partition
+        self.queue = queue
+        self.offset = queue.position.offset
+        self.read: list[Chunk] = []
+        """As many of the chunks as were read; the last one may not be read to its end."""
+        self.columns: list[RecordColumns] = []
+        self.error: RecordError | None = None
+
+    def read_all(self) -> None:
+        """Reads up to the first error. Takes long, for all that waits may be much."""
+        for chunk in self._chunks:
+            reading = chunk.once_more()
+            self.read.append(reading)
+            while not reading.batches.exhausted:
+                try:
+                    found = reading.batches.take_columns(memory=self._memory)
+                except RecordError as error:
+                    self.error = error
+                    return
+                if len(found):
+                    self.columns.append(found)
+
+
+def read_columns(claims: Sequence[ColumnsClaim]) -> list[ColumnsClaim]:
+    """Reads the claims up to the first error, and gives those that were read."""
+    read: list[ColumnsClaim] = []
+    for claim in claims:
+        claim.read_all()
+        read.append(claim)
+        if claim.error is not None:
+            break
+    return read
+
+
 class Prefetched:
     """Everything that waits. Rows go through the deserializers; columns do not."""
 
@@ -122,6 +170,8 @@ class Prefetched:
         self._deserializers = (key_deserializer, value_deserializer)
         self._queues: dict[TopicPartition, _Queue] = {}
         self._one_by_one: tuple[TopicPartition, _Queue] | None = None
+        self._memory = AnswerMemory()
+        """For columns: to take new memory for each table costs more than to fill it."""
         self.room_made = False
         """Whether less waits than when somebody last set this to False."""
 
@@ -229,9 +279,13 @@ class Prefetched:
             self._hand_out(partition, queue)
         return record
 
-    def take_columns(self) -> list[tuple[str, int, RecordColumns]]:
+    def take_columns(self) -> list[ColumnsPart]:
         """All that waits, by column, and the positions moved. `RecordError` as for `take`."""
-        parts: list[tuple[str, int, RecordColumns]] = []
+        return self.hand_out_columns(read_columns(self.claim_columns()))
+
+    def claim_columns(self) -> list[ColumnsClaim]:
+        """All that waits, for `read_columns`. Nothing is changed by that: it is handed out by `hand_out_columns`."""
+        claims: list[ColumnsClaim] = []
         for partition in [*self._queues]:
             queue = self._readable(partition)
             if queue is None:
@@ -241,13 +295,26 @@ class Prefetched:
                 del self._queues[partition]
                 self.room_made = True
                 continue
-            columns: list[RecordColumns] = []
-            error = self._take_columns_from(queue, columns)
+            claims.append(ColumnsClaim(partition, queue, self._memory))
+        return claims
+
+    def hand_out_columns(self, claims: Sequence[ColumnsClaim]) -> list[ColumnsPart]:
+        """What was read of the claims, and the positions moved, but for what is not wanted any more."""
+        parts: list[ColumnsPart] = []
+        for claim in claims:
+            partition, queue = claim.partition, claim.queue
+            if self._queues.get(partition) is not queue or self._readable(partition) is None:
+                continue
+            if queue.position.offset != claim.offset:
+                continue
+            for read in claim.read:
+                queue.chunks[0] = read
+                queue.chunk_was_read(read)
             self._hand_out(partition, queue)
-            parts += [(partition.topic, partition.partition, each) for each in columns]
-            if error is not None:
+            parts += [(*partition, columns) for columns in claim.columns]
+            if claim.error is not None:
                 if not parts:
-                    raise error
+                    raise claim.error
                 self._put_first(partition)
                 break
         return parts
@@ -262,18 +329,6 @@ class Prefetched:
                 records += chunk.batches.take(max_records - len(records), *self._deserializers)
             except RecordError as error:
                 return error
-            queue.chunk_was_read(chunk)
-        return None
-
-    def _take_columns_from(self, queue: _Queue, columns: list[RecordColumns]) -> RecordError | None:
-        while queue.chunks:
-            chunk = queue.chunks[0]
-            try:
-                found = chunk.batches.take_columns()
-            except RecordError as error:
-                return error
-            if len(found):
-                columns.append(found)
             queue.chunk_was_read(chunk)
         return None
 

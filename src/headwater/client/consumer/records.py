@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headwater.client.answer_memory import AnswerMemory
 from headwater.client.consumer.visibility import Visibility
 from headwater.client.errors import RecordError
 from headwater.protocol.batches import BatchHeader, CorruptBatchError, crc_is_valid, next_header, octets
@@ -275,9 +276,13 @@ class FetchedBatches:
                 raise
         return records
 
-    def take_columns(self, max_records: int | None = None) -> RecordColumns:
-        """The same as columns. Without a limit, all up to COLUMNS_BYTES: call again until `exhausted`."""
-        builder = ColumnsBuilder(min(self.bytes_left, COLUMNS_BYTES) if max_records is None else 0)
+    def take_columns(self, max_records: int | None = None, memory: AnswerMemory | None = None) -> RecordColumns:
+        """The same as columns. Without a limit, all up to COLUMNS_BYTES: call again until `exhausted`.
+
+        With `memory`, values go into what is free there.
+        """
+        expected = min(self.bytes_left, COLUMNS_BYTES) if max_records is None else 0
+        builder = ColumnsBuilder(expected, None if memory is None else memory.take(expected))
         limit: cython.longlong = _MOST_RECORDS if max_records is None else max_records
         try:
             while builder.rows < limit and builder.size_bytes < COLUMNS_BYTES and self._open():

@@ -8,11 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headwater.client.consumer.prefetch import Chunk, Prefetched
+from headwater.client.consumer.prefetch import Chunk, Prefetched, read_columns
 from headwater.client.consumer.records import Record
 from headwater.client.consumer.resets import EARLIEST
 from headwater.client.consumer.subscription import Position, SubscriptionState
 from headwater.client.errors import RecordError
+from headwater.protocol.record_columns import BinaryColumn, RecordColumns
 from headwater.protocol.records import encode_batch
 from headwater.types import TopicPartition
 
@@ -66,6 +67,71 @@ def test_what_is_paused_does_not_keep_the_whole_answer_in_memory() -> None:
     assert watched() is None
     subscription.resume(PARTITIONS[:1])
     assert [record.offset for record in first + prefetched.take(9)] == [0, 1, 2, 3, 4, 5]
+
+
+def offsets_in(parts: list[tuple[str, int, RecordColumns]]) -> list[int]:
+    return [offset for _, _, columns in parts for offset in columns.offsets]
+
+
+def test_what_was_read_by_column_and_never_handed_out_waits_still() -> None:
+    subscription = SubscriptionState(EARLIEST)
+    prefetched = Prefetched(subscription)
+    subscription.assign(PARTITIONS[:1])
+    subscription.seek(PARTITIONS[0], Position(0))
+    prefetched.add(PARTITIONS[0], chunk(PARTITIONS[0], 0, 2))
+    assert [record.offset for record in prefetched.take(2)] == [0, 1]
+    # Whoever reads may be interrupted there.
+    read_columns(prefetched.claim_columns())
+    claims = read_columns(prefetched.claim_columns())
+    prefetched.add(PARTITIONS[0], chunk(PARTITIONS[0], 6, 1))
+    assert offsets_in(prefetched.hand_out_columns(claims)) == [2, 3, 4, 5]
+    assert offsets_in(prefetched.hand_out_columns(claims)) == []
+    assert offsets_in(prefetched.take_columns()) == [6, 7, 8]
+
+
+def test_what_was_read_by_column_is_not_handed_out_once_the_position_was_moved() -> None:
+    subscription = SubscriptionState(EARLIEST)
+    prefetched = Prefetched(subscription)
+    subscription.assign(PARTITIONS[:1])
+    for moves_to in (0, 4):
+        subscription.seek(PARTITIONS[0], Position(0))
+        prefetched.drop_stale()
+        prefetched.add(PARTITIONS[0], chunk(PARTITIONS[0], 0, 2))
+        claims = read_columns(prefetched.claim_columns())
+        subscription.seek(PARTITIONS[0], Position(moves_to))
+        assert offsets_in(prefetched.hand_out_columns(claims)) == ([] if moves_to else [0, 1, 2, 3, 4, 5])
+    subscription.pause(PARTITIONS[:1])
+    assert prefetched.claim_columns() == []
+
+
+def test_memory_of_columns_is_used_again_and_never_before_they_are_gone() -> None:
+    subscription = SubscriptionState(EARLIEST)
+    prefetched = Prefetched(subscription)
+    subscription.assign(PARTITIONS[:1])
+    subscription.seek(PARTITIONS[0], Position(0))
+
+    def polled(first: int, value: bytes) -> BinaryColumn:
+        records = [(None, value * 100_000, (), 0) for _ in range(4)]
+        made = Chunk.of(PARTITIONS[0], first, memoryview(encode_batch(records, base_offset=first)))
+        assert made is not None
+        prefetched.add(PARTITIONS[0], made)
+        ((_, _, columns),) = prefetched.take_columns()
+        return columns.values
+
+    def memory_of(column: BinaryColumn) -> object:
+        assert isinstance(column.data, memoryview)
+        return column.data.obj
+
+    first, second = polled(0, b"a"), polled(4, b"b")
+    assert memory_of(first) is not memory_of(second)
+    assert (first[0], first[3], second[0]) == (b"a" * 100_000, b"a" * 100_000, b"b" * 100_000)
+    memory, part = memory_of(first), memoryview(first.data)[:10]
+    del first
+    assert memory_of(third := polled(8, b"c")) is not memory
+    assert part == b"a" * 10
+    part.release()
+    assert memory_of(fourth := polled(12, b"d")) is memory
+    assert (second[3], third[3], fourth[3]) == (b"b" * 100_000, b"c" * 100_000, b"d" * 100_000)
 
 
 def next_visible(offset: int) -> int:
