@@ -1,7 +1,7 @@
 """Brokers on loopback that answer fetches as a test tells them to: what a healthy broker never says, or only in a race.
 
-They speak ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch, and hold one topic, whose records are
-whatever `write` was given.
+They speak ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch, Fetch and Produce, and hold one topic, whose
+records are whatever `write` was given. What is produced is written down and kept nowhere else.
 """
 
 import asyncio
@@ -21,7 +21,13 @@ from headwater.protocol.records import encode_batch
 
 from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse  # isort: skip
 from kio.schema.fetch.v12 import response as by_name  # isort: skip
-from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse, PartitionData  # isort: skip
+from kio.schema.fetch.v17.response import (  # isort: skip
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 from kio.schema.list_offsets.v10.response import (  # isort: skip
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -33,6 +39,7 @@ from kio.schema.metadata.v12.response import (  # isort: skip
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kio.schema.produce.v13 import response as produced  # isort: skip
 from kio.schema.offset_for_leader_epoch.v4.response import (  # isort: skip
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -40,7 +47,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (  # isort: skip
 )
 
 TOPIC = "orders"
-_SPOKEN = ("fetch", "list_offsets", "metadata", "api_versions", "offset_for_leader_epoch")
+_SPOKEN = ("produce", "fetch", "list_offsets", "metadata", "api_versions", "offset_for_leader_epoch")
 
 
 class Fetch(NamedTuple):
@@ -63,18 +70,28 @@ Answer = Callable[[Fetch], FetchResponse | None]
 
 
 class ScriptedCluster:
-    """Brokers 1 and 2. Change `leaders`, `answers` and `epoch_ends` at any time; look at `fetches`."""
+    """Brokers 1 and 2. Change `leaders`, `moved`, `answers` and `epoch_ends` at any time; look at `fetches`."""
 
     def __init__(self, partitions: int, fetch_version: int) -> None:
         self.topic_id = uuid.uuid4()
         self.leaders = {number: Leader(1, 0) for number in range(partitions)}
+        self.moved: dict[int, Leader] = {}
+        """Leaders that the metadata do not know of yet; others than these refuse, and name them."""
+        self.listed = {1, 2}
+        """Brokers that the metadata name."""
+        self.produced: list[tuple[int, int]] = []
+        """Nodes and partitions that a batch was sent to."""
         self.answers: list[Answer] = []
         self.epoch_ends: dict[tuple[int, int], tuple[int, int]] = {}
         """End (epoch and offset) of an epoch, by partition and epoch."""
         self.fetches: list[Fetch] = []
+        self.silent: set[int] = set()
+        """Brokers that leave fetches and batches without an answer."""
         self.most_at_once = 0
         """Fetches that one broker had to answer at the same time, at most."""
         self.metadata_requests = 0
+        self.topics_asked_for: list[list[str]] = []
+        """By each request for metadata."""
         self._fetch_version = fetch_version
         self._ports: dict[int, int] = {}
         self._logs: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -133,6 +150,9 @@ class ScriptedCluster:
             self.most_at_once = max(self.most_at_once, self._serving[node])
             response: Any = await self._fetch(node, request)
             self._serving[node] -= 1
+        elif api.name == "produce":
+            await self._answers_at_all(node)
+            response = self._produce(node, decode_request(api, version, frame, header.body))
         else:
             response = getattr(self, f"_{api.name}")(decode_request(api, version, frame, header.body))
         return encode_response(api, version, header.correlation_id, response)
@@ -154,9 +174,12 @@ class ScriptedCluster:
 
     def _metadata(self, request: Any) -> MetadataResponse:
         self.metadata_requests += 1
+        asked = [each.name for each in request.topics] if request.topics is not None else [TOPIC]
+        self.topics_asked_for.append(asked)
         brokers = tuple(
             MetadataResponseBroker(node_id=BrokerId(node), host="127.0.0.1", port=i32(port), rack=f"rack-{node}")
             for node, port in self._ports.items()
+            if node in self.listed
         )
         partitions = tuple(
             MetadataResponsePartition(
@@ -174,7 +197,11 @@ class ScriptedCluster:
             error_code=ErrorCode.none, name=TopicName(TOPIC), topic_id=self.topic_id, partitions=partitions
         )
         return MetadataResponse(
-            throttle_time=NO_THROTTLE, brokers=brokers, controller_id=BrokerId(1), cluster_id="c", topics=(topic,)
+            throttle_time=NO_THROTTLE,
+            brokers=brokers,
+            controller_id=BrokerId(1),
+            cluster_id="c",
+            topics=(topic,) if TOPIC in asked else (),
         )
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
@@ -210,6 +237,7 @@ class ScriptedCluster:
         wanted = {each.partition: each.fetch_offset for _, partitions in request.topics for each in partitions}
         fetch = Fetch(node, request, wanted)
         self.fetches.append(fetch)
+        await self._answers_at_all(node)
         for answer in self.answers:
             if (scripted := answer(fetch)) is not None:
                 return scripted
@@ -220,7 +248,48 @@ class ScriptedCluster:
                     await self._written.wait()
             except TimeoutError:
                 pass
+        if gone := [number for number in wanted if self.moved.get(number, Leader(node, 0)).node != node]:
+            refusals = [self._named_leader(number) for number in gone]
+            return dataclasses.replace(self.response(*refusals), node_endpoints=self._endpoints())
         return self.response(*(self.found(number, offset) for number, offset in wanted.items()))
+
+    async def _answers_at_all(self, node: int) -> None:
+        while node in self.silent:
+            await asyncio.sleep(0.005)
+
+    def _produce(self, node: int, request: Any) -> produced.ProduceResponse:
+        answers = []
+        for each in request.topic_data[0].partition_data:
+            number = int(each.index)
+            self.produced.append((node, number))
+            leader = self.moved.get(number, Leader(node, 0))
+            named = produced.LeaderIdAndEpoch(leader_id=BrokerId(leader.node), leader_epoch=i32(leader.epoch))
+            leads = leader.node == node
+            answers.append(
+                produced.PartitionProduceResponse(
+                    index=i32(number),
+                    error_code=ErrorCode.none if leads else ErrorCode.not_leader_or_follower,
+                    base_offset=i64(0),
+                    record_errors=(),
+                    current_leader=produced.LeaderIdAndEpoch() if leads else named,
+                )
+            )
+        topic = produced.TopicProduceResponse(topic_id=self.topic_id, partition_responses=tuple(answers))
+        endpoints = tuple(convert(each, produced.NodeEndpoint) for each in self._endpoints())
+        return produced.ProduceResponse(responses=(topic,), node_endpoints=endpoints)
+
+    def _named_leader(self, partition: int) -> PartitionData:
+        leader = self.moved[partition]
+        return dataclasses.replace(
+            self.refused(partition, ErrorCode.not_leader_or_follower),
+            current_leader=LeaderIdAndEpoch(leader_id=BrokerId(leader.node), leader_epoch=i32(leader.epoch)),
+        )
+
+    def _endpoints(self) -> tuple[NodeEndpoint, ...]:
+        return tuple(
+            NodeEndpoint(node_id=BrokerId(node), host="127.0.0.1", port=i32(self._ports[node]))
+            for node in {leader.node for leader in self.moved.values()}
+        )
 
     def found(self, partition: int, offset: int, max_bytes: int = 1 << 30) -> PartitionData:
         """What a healthy leader answers: whole batches, as many as fit."""

@@ -78,6 +78,8 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", timeout_s: float
 class ApacheKafka:
     """A broker and controller in one process. Its data stays in `folder` over stop, kill and restart.
 
+    With a `controller` it is a broker alone, of the cluster of that other node: see `ApacheCluster`.
+
     >>> with ApacheKafka(tmp_path, {"num.partitions": "3"}) as kafka:
     ...     print(kafka.bootstrap)
     """
@@ -91,13 +93,17 @@ class ApacheKafka:
         *,
         heap: str = "512m",
         jvm_options: Sequence[str] = (),
+        node_id: int = 1,
+        controller: "ApacheKafka | None" = None,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
+        self.node_id = node_id
         self.port = free_port()
         self._overrides = dict(overrides or {})
         self._jvm_options = (f"-Xmx{heap}", *jvm_options)
-        self._controller_port = free_port()
+        self._controller = controller or self
+        self._controller_port: int = free_port() if controller is None else controller._controller_port
         self._log = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -112,8 +118,18 @@ class ApacheKafka:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended since."""
+        return self._process is not None
+
     def start(self) -> None:
         """Starts the broker, on fresh storage the first time, and returns once it answers."""
+        self.launch()
+        self.wait_until_answering()
+
+    def launch(self) -> None:
+        """The first half of a start: the process is there. It ends with the thread that calls this."""
         settings = self.folder / "server.properties"
         if not settings.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -125,8 +141,12 @@ class ApacheKafka:
             self._process = subprocess.Popen(
                 dies_with_parent(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
             )
+
+    def wait_until_answering(self, *, brokers: int = 1) -> None:
+        """The second half of a start: it answers, and knows of so many brokers with itself."""
+        assert self._process is not None, "not started"
         try:
-            wait_until_answering(self._process, "127.0.0.1", self.port, log=self._log)
+            wait_until_answering(self._process, "127.0.0.1", self.port, log=self._log, brokers=brokers)
         except BaseException:
             self.kill()
             raise
@@ -172,12 +192,14 @@ class ApacheKafka:
 
     def _settings(self) -> dict[str, str]:
         broker = f"PLAINTEXT://127.0.0.1:{self.port}"
+        controller = f"127.0.0.1:{self._controller_port}"
+        is_controller = self._controller is self
         return {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "process.roles": "broker,controller" if is_controller else "broker",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": f"{self._controller.node_id}@{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{broker},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listeners": f"{broker},CONTROLLER://{controller}" if is_controller else broker,
             "advertised.listeners": broker,
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",

@@ -9,7 +9,10 @@ _STOP_TIMEOUT_S = 30
 
 
 def dies_with_parent(command: Sequence[str]) -> list[str]:
-    """The command, wrapped where that is possible so that the kernel kills it when the tests die."""
+    """The command, wrapped where that is possible so that the kernel kills it when the tests die.
+
+    More exactly, when the thread dies that started it: start no peer in a thread that ends before it.
+    """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
 

@@ -37,8 +37,8 @@ def free_port() -> int:
     raise BrokerNotReadyError(f"no free port in {_PORTS}")
 
 
-def answers(host: str, port: int) -> bool:
-    """Whether a broker there lists itself in its metadata, as it does once it takes requests."""
+def answers(host: str, port: int, *, brokers: int = 1) -> bool:
+    """Whether a broker there lists itself in its metadata, as it does once it takes requests; or so many brokers."""
     try:
         with socket.create_connection((host, port), timeout=2) as connection:
             connection.sendall(_METADATA_REQUEST)
@@ -50,16 +50,19 @@ def answers(host: str, port: int) -> bool:
                 answer += received
     except OSError:
         return False
-    (brokers,) = struct.unpack_from(">i", answer, 8)
-    return bool(brokers > 0)
+    (listed,) = struct.unpack_from(">i", answer, 8)
+    return bool(listed >= brokers)
 
 
 def wait_until_answering(
-    process: subprocess.Popen[bytes], host: str, port: int, *, log: Path, timeout_s: float = 60
+    process: subprocess.Popen[bytes], host: str, port: int, *, log: Path, brokers: int = 1, timeout_s: float = 60
 ) -> None:
-    """Returns once the broker that runs as `process` answers; raises BrokerNotReadyError when it will not."""
+    """Returns once the broker that runs as `process` answers; raises BrokerNotReadyError when it will not.
+
+    In a cluster that is when it knows of so many `brokers`.
+    """
     deadline = time.monotonic() + timeout_s
-    while not answers(host, port):
+    while not answers(host, port, brokers=brokers):
         if process.poll() is not None:
             raise BrokerNotReadyError(f"the broker ended with {process.returncode}:\n{tail(log)}")
         if time.monotonic() > deadline:

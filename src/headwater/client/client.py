@@ -28,6 +28,7 @@ from headwater.client.errors import (
     RefusedError,
     TimedOutError,
 )
+from headwater.client.leader_hints import LeaderHint, NodeEndpoint
 from headwater.client.metadata import Broker, ClusterPicture, Leader, TopicPicture
 from headwater.client.metadata_refresh import MetadataRefresh
 from headwater.client.settings import ConnectionSettings
@@ -184,6 +185,18 @@ class Client:
         """Leaves topics (None: the watch over all) out of the refreshes to come."""
         self._refresh.unwatch(topics)
 
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Leaves topics out of the refreshes to come, and knows nothing of them any more."""
+        self.unwatch(topics)
+        for topic in topics:
+            self._picture.topics.pop(topic, None)
+            self._picture.errors.pop(topic, None)
+
+    def take_hints(self, hints: Iterable[LeaderHint], endpoints: Iterable[NodeEndpoint]) -> None:
+        """Takes in what a broker has told of who leads instead of it: it counts at once, and is followed at once."""
+        if self._picture.take_hints(hints, endpoints):
+            self._tell_of_picture()
+
     def need_refresh(self, topics: Collection[str] = ()) -> None:
         """Says that the picture is wrong: a new one is asked for in the background, until it is there.
 
@@ -225,11 +238,7 @@ class Client:
         self.statistics.metadata_refreshes += 1
         self._picture.apply(answer, all_topics=topics is None)
         self._trusted_topics.update(str(topic.name) for topic in answer.topics)
-        for hook in list(self.on_metadata):
-            try:
-                hook()
-            except Exception:
-                logger.exception("%r failed on a new picture of the cluster", hook)
+        self._tell_of_picture()
         return answer
 
     async def topic(self, name: str, *, create_missing: bool = False) -> MetadataResponseTopic:
@@ -303,6 +312,13 @@ class Client:
     async def _ask_for_picture(self, topics: Collection[str] | None) -> None:
         names = None if topics is None else list(topics)
         await self.metadata(names, create_missing=self.settings.allow_auto_create_topics)
+
+    def _tell_of_picture(self) -> None:
+        for hook in list(self.on_metadata):
+            try:
+                hook()
+            except Exception:
+                logger.exception("%r failed on a new picture of the cluster", hook)
 
     def _connection_lost(self) -> None:
         # The broker may be gone and its partitions led by others, which those who live long want to know soon.

@@ -1,6 +1,5 @@
 """From settings by Kafka's names to what connections are made with. The only reader of the configs about security."""
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
@@ -27,21 +26,12 @@ def _security(values: Mapping[str, Any]) -> Security:
         return given
     if protocol.startswith("SASL"):
         raise ConfigError(
-            f"security.protocol = {protocol} needs a mechanism: give one as security=Security(sasl=...), "
-            "a function that authenticates a fresh connection."
+            f"security.protocol = {protocol} needs a mechanism, and those come with a later release: until then give "
+            "one as security=Security(sasl=...), a function that authenticates a fresh connection."
         )
-    return Security(tls=_tls(values)) if protocol == "SSL" else Security()
+    if protocol != "SSL":
+        return Security()
+    # Only who asks for TLS pays for this import.
+    from headwater.client.tls_settings import tls_context
 
-
-def _tls(values: Mapping[str, Any]) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=values["ssl_truststore_location"])
-        if values["ssl_keystore_location"] is not None:
-            context.load_cert_chain(values["ssl_keystore_location"], password=values["ssl_key_password"])
-    except OSError as error:
-        raise ConfigError(
-            "ssl.truststore.location or ssl.keystore.location cannot be used "
-            f"({error.strerror or error}): both are PEM files here."
-        ) from error
-    context.check_hostname = bool(values["ssl_endpoint_identification_algorithm"])
-    return context
+    return Security(tls=tls_context(values))

@@ -6,12 +6,13 @@ made anew (another cluster id) begin from nothing.
 """
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headwater.client.addresses import Address
-from headwater.protocol.kafka_types import ErrorCode
+from headwater.client.leader_hints import LeaderHint, NodeEndpoint
+from headwater.protocol.kafka_types import BrokerId, ErrorCode, i32
 
 from kio.schema.metadata.v12.response import (  # isort: skip
     MetadataResponse,
@@ -50,7 +51,7 @@ class TopicPicture:
 
 
 class ClusterPicture:
-    """The newest that is known. `apply` takes an answer in; everything else reads."""
+    """The newest that is known. `apply` and `take_hints` take an answer in; everything else reads."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -79,10 +80,35 @@ class ClusterPicture:
             if topic.name is not None:
                 self._apply_topic(str(topic.name), topic)
 
+    def take_hints(self, hints: Iterable[LeaderHint], endpoints: Iterable[NodeEndpoint]) -> bool:
+        """Takes in who leads now, where that is newer than what is known and the broker's address is known too."""
+        addresses = {end.node_id: Broker(end.node_id, Address(end.host, end.port), end.rack) for end in endpoints}
+        by_topic: dict[str, list[LeaderHint]] = {}
+        for hint in hints:
+            known = self.topics.get(hint.partition.topic)
+            before = None if known is None else known.partitions.get(hint.partition.partition)
+            is_newer = before is not None and hint.epoch > before.leader_epoch
+            if is_newer and hint.node_id >= 0 and (hint.node_id in addresses or hint.node_id in self.brokers):
+                by_topic.setdefault(hint.partition.topic, []).append(hint)
+        for topic, newer in by_topic.items():
+            self._take_leaders(self.topics[topic], newer)
+            self.brokers = {
+                **self.brokers,
+                **{h.node_id: addresses[h.node_id] for h in newer if h.node_id in addresses},
+            }
+        return bool(by_topic)
+
     def leader_of(self, topic: str, partition: int) -> Leader | None:
         """The partition's leader, if it is known and there is one."""
         found = self.topics.get(topic)
         return None if found is None else found.leaders.get(partition)
+
+    def _take_leaders(self, known: TopicPicture, hints: Iterable[LeaderHint]) -> None:
+        partitions, leaders = dict(known.partitions), dict(known.leaders)
+        for (_, number), node_id, epoch in hints:
+            partitions[number] = replace(partitions[number], leader_id=BrokerId(node_id), leader_epoch=i32(epoch))
+            leaders[number] = Leader(node_id, epoch)
+        self.topics[known.name] = replace(known, partitions=partitions, leaders=leaders)
 
     def _apply_topic(self, name: str, topic: MetadataResponseTopic) -> None:
         if topic.error_code is not ErrorCode.none:

@@ -102,7 +102,7 @@ class ClientStatistics:
             yield from _metric(name, kind, [(labels, getattr(one, attribute)) for labels, one in by_labels.items()])
         yield f"# TYPE {_PREFIX}request_latency_seconds histogram"
         for labels, one in by_labels.items():
-            yield from _histogram(f"{_PREFIX}request_latency_seconds", labels, one.latency)
+            yield from histogram_lines(f"{_PREFIX}request_latency_seconds", labels, one.latency)
 
 
 _PREFIX = "headwater_client_"
@@ -114,7 +114,8 @@ def _metric(name: str, kind: str, samples: Iterable[tuple[str, int]]) -> Iterato
         yield f"{_PREFIX}{name}{{{labels}}} {value}"
 
 
-def _histogram(name: str, labels: str, latency: LatencyHistogram) -> Iterator[str]:
+def histogram_lines(name: str, labels: str, latency: LatencyHistogram) -> Iterator[str]:
+    """The lines of a histogram, but for its `# TYPE`."""
     for bound_s, count in latency.cumulative():
         yield f'{name}_bucket{{{labels},le="{bound_s:g}"}} {count}'
     yield f'{name}_bucket{{{labels},le="+Inf"}} {latency.count}'

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from headwater.config.definitions import ConfigDef, ConfigType
 from headwater.config.errors import ConfigError
-from headwater.config.registry import unknown
 from headwater.config.tables.admin import ADMIN_ROWS
 from headwater.config.tables.client_common import CLIENT_COMMON
 from headwater.config.tables.consumer import CONSUMER_ROWS
@@ -24,6 +23,22 @@ def _by_name(*tables: Iterable[ConfigDef]) -> Mapping[str, ConfigDef]:
 PRODUCER: Final = _by_name(CLIENT_COMMON, PRODUCER_ROWS)
 CONSUMER: Final = _by_name(CLIENT_COMMON, CONSUMER_ROWS)
 ADMIN: Final = _by_name(CLIENT_COMMON, ADMIN_ROWS)
+
+_OPENSSL: Final = (
+    "TLS is OpenSSL's here, by Python's ssl module; leave it out, or give a context of your own as "
+    "security=headwater.client.security.Security(tls=...)"
+)
+_JAVA_ONLY: Final = {
+    "ssl.truststore.password": "a store of certificates is PEM here, which has no password; leave it out",
+    "ssl.keystore.password": "a key store is PEM here, in which the key alone may have a password: ssl.key.password",
+    "ssl.provider": _OPENSSL,
+    "ssl.keymanager.algorithm": _OPENSSL,
+    "ssl.trustmanager.algorithm": _OPENSSL,
+    "ssl.secure.random.implementation": _OPENSSL,
+    "ssl.engine.factory.class": _OPENSSL,
+    "security.providers": _OPENSSL,
+}
+"""What only Java's clients can do, and what to do instead."""
 
 _KINDS: Final = {id(PRODUCER): "producer", id(CONSUMER): "consumer", id(ADMIN): "admin client"}
 
@@ -42,13 +57,27 @@ def resolve(table: Mapping[str, ConfigDef], given: Mapping[str, object]) -> dict
     for name, value in given.items():
         definition = table.get(name.replace("_", "."))
         if definition is None:
-            raise unknown(name.replace("_", "."), table, _KINDS.get(id(table), "client"))
+            raise _not_taken(name.replace("_", "."), table)
         if definition.name in seen:
             raise ConfigError(f"{definition.name} is given twice, with dots and with underscores. Remove one of them.")
         seen.add(definition.name)
         if value is not None:
             resolved[definition.attribute] = _value(definition, value)
     return resolved
+
+
+def _not_taken(name: str, table: Mapping[str, ConfigDef]) -> ConfigError:
+    if name.startswith("sasl."):
+        return ConfigError(
+            f"{name} is not taken yet: mechanisms of SASL come with a later release. Until then give a function that "
+            "authenticates a fresh connection, as security=headwater.client.security.Security(sasl=...)."
+        )
+    if name in _JAVA_ONLY:
+        return ConfigError(f"{name} is not taken: {_JAVA_ONLY[name]}.")
+    # Only a mistake pays for this import.
+    from headwater.config.registry import unknown
+
+    return unknown(name, table, _KINDS.get(id(table), "client"))
 
 
 def _value(definition: ConfigDef, value: object) -> Any:

@@ -16,9 +16,9 @@ except ImportError:
     from headwater.protocol import without_cython as cython
 
 if cython.compiled:
-    from cython.cimports.cpython.array import array as c_array
     from cython.cimports.cpython.array import resize_smart
     from cython.cimports.cpython.bytearray import PyByteArray_Resize
+    from cython.cimports.headwater.protocol.raw_memory import copy, ints, longs
     from cython.cimports.headwater.protocol.record_reading import (
         HeaderReader,
         RecordReader,
@@ -26,8 +26,8 @@ if cython.compiled:
         octets_at,
         open_batch,
     )
-    from cython.cimports.libc.string import memcpy
 else:
+    from headwater.protocol.raw_memory import copy, ints, longs
     from headwater.protocol.record_reading import HeaderReader, RecordReader, address, octets_at, open_batch
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class BinaryBuilder:
         self.offsets = array("i", bytes(4))
         self.validity = bytearray()
         self.target = self.data
-        self.ends = _ints(self.offsets)
+        self.ends = ints(self.offsets)
         self.bits = self.validity
         self.count = self.room = self.used = self.null_count = 0
         self.capacity = len(self.data)
@@ -88,7 +88,7 @@ class BinaryBuilder:
             self.validity += b"\xff" * (((room + 7) >> 3) - len(self.validity))
             self.bits = self.validity
             _resize_array(self.offsets, room + 1)
-            self.ends = _ints(self.offsets)
+            self.ends = ints(self.offsets)
             self.room = room
         if self.used + size > self.capacity:
             self.grow(size)
@@ -118,7 +118,7 @@ class BinaryBuilder:
             if self.used + size > self.capacity:
                 with cython.gil:
                     self.grow(size)
-            _copy(self.target, self.used, source, at, size)
+            copy(self.target, self.used, source, at, size)
             self.used += size
         elif size < 0:
             self.bits[self.count >> 3] ^= 1 << (self.count & 7)
@@ -134,10 +134,10 @@ class BinaryBuilder:
         row: cython.longlong
         view = memoryview(data)
         source: cython.p_uchar = address(view)
-        ends: cython.p_int = _ints(offsets)
+        ends: cython.p_int = ints(offsets)
         bits: cython.p_uchar
         self.reserve(items, size)
-        _copy(self.target, self.used, source, 0, size)
+        copy(self.target, self.used, source, 0, size)
         for row in range(items):
             self.ends[self.count + row + 1] = self.used + ends[row + 1]
         if validity is not None:
@@ -212,8 +212,8 @@ class ColumnsBuilder:
         to_offsets: cython.p_longlong
         to_timestamps_ms: cython.p_longlong
         self.reserve(stop, reader.end - reader.at)
-        to_offsets = _longs(self.offsets)
-        to_timestamps_ms = _longs(self.timestamps_ms)
+        to_offsets = longs(self.offsets)
+        to_timestamps_ms = longs(self.timestamps_ms)
         # Nothing of Python is needed from here on, and other threads have something to do: they receive the next.
         with cython.nogil:
             while row < stop and reader.advance():
@@ -274,12 +274,12 @@ def split_headers(sections: BinaryData, section_ends: array[int]) -> tuple[array
     row: cython.longlong
     view = memoryview(sections)
     data: cython.p_uchar = address(view)
-    ends: cython.p_int = _ints(section_ends)
+    ends: cython.p_int = ints(section_ends)
     names: BinaryBuilder = BinaryBuilder()
     contents: BinaryBuilder = BinaryBuilder()
     header: HeaderReader = HeaderReader()
     lists = array("i", bytes(4)) * (rows + 1)
-    list_ends: cython.p_int = _ints(lists)
+    list_ends: cython.p_int = ints(lists)
     for row in range(rows):
         if ends[row] < ends[row + 1]:
             header.start(data, ends[row], ends[row + 1])
@@ -310,23 +310,6 @@ def _append_text(names: BinaryBuilder, data: cython.p_uchar, at: cython.longlong
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _copy(
-    target: cython.p_uchar,
-    to: cython.longlong,
-    source: cython.p_uchar,
-    at: cython.longlong,
-    size: cython.longlong,
-) -> cython.void:
-    if cython.compiled:
-        memcpy(target + to, source + at, size)
-    else:
-        target[to : to + size] = source[at : at + size]
-
-
-@cython.cfunc
 @cython.exceptval(-1, check=False)
 def _resize_bytes(room: bytearray, size: cython.Py_ssize_t) -> cython.int:
     """Makes it larger. Compiled, the new part is not even cleared: what is never written costs no memory."""
@@ -346,26 +329,3 @@ def _resize_array(numbers: array[int], size: cython.Py_ssize_t) -> cython.int:
     else:
         numbers.frombytes(bytes(numbers.itemsize * (size - len(numbers))))
     return 0
-
-
-# The two below give C pointers when compiled and otherwise the objects themselves: both are indexed alike.
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _longs(numbers: array[int]) -> cython.p_longlong:
-    if cython.compiled:
-        return cython.cast(c_array, numbers).data.as_longlongs
-    else:  # noqa: RET505
-        return numbers
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _ints(numbers: array[int]) -> cython.p_int:
-    if cython.compiled:
-        return cython.cast(c_array, numbers).data.as_ints
-    else:  # noqa: RET505
-        return numbers

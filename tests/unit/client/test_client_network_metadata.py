@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.client.addresses import Address
+from headwater.client.leader_hints import LeaderHint, NodeEndpoint
 from headwater.client.metadata import ClusterPicture, Leader
 from headwater.protocol.kafka_types import NO_THROTTLE, BrokerId, ErrorCode, TopicName, i32
+from headwater.types import TopicPartition
 
 from kio.schema.metadata.v12.response import (  # isort: skip
     MetadataResponse,
@@ -125,3 +127,21 @@ def test_brokers_are_those_of_the_last_answer_but_an_empty_list_is_no_answer() -
         2: Address("h", 9002),
         3: Address("h", 9003),
     }
+
+
+def test_a_hint_counts_where_it_is_newer_and_its_broker_can_be_reached() -> None:
+    picture = ClusterPicture()
+    picture.apply(answer(topic("orders", (1, 5), (1, 5))))
+    there = NodeEndpoint(3, "other", 9003, None)
+
+    def hint(partition: int, node: int, epoch: int, *, of: str = "orders") -> LeaderHint:
+        return LeaderHint(TopicPartition(of, partition), node, epoch)
+
+    for useless in (hint(0, 2, 5), hint(0, 3, 6), hint(0, -1, 6), hint(7, 2, 6), hint(0, 2, 6, of="bills")):
+        assert not picture.take_hints([useless], [])
+    assert picture.leader_of("orders", 0) == Leader(1, 5)
+    assert picture.take_hints([hint(0, 2, 6), hint(1, 3, 7)], [there])
+    assert [picture.leader_of("orders", number) for number in (0, 1)] == [Leader(2, 6), Leader(3, 7)]
+    assert picture.brokers[3].address == Address("other", 9003)
+    picture.apply(answer(topic("orders", (1, 5), (1, 8))))
+    assert [picture.leader_of("orders", number) for number in (0, 1)] == [Leader(2, 6), Leader(1, 8)]

@@ -1,16 +1,24 @@
 """The offsets that groups have committed: reading them, setting them, and forgetting them.
 
-They are asked for group by group: that request every broker serves, and its answer never holds more than one group.
+Those of many groups are asked for with one request to each coordinator, group by group where it is too old for that.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from headwater.client.admin.results import Results, for_each
-from headwater.client.admin.routing import demand_success, demand_version, left_out, numbers_by_topic, place_of
+from headwater.client.admin.routing import (
+    ask_each,
+    coordinators,
+    demand_success,
+    demand_version,
+    left_out,
+    numbers_by_topic,
+    place_of,
+)
 from headwater.client.client import Client
-from headwater.client.coordinators import Coordinated, find_coordinator
-from headwater.client.errors import RefusedError
+from headwater.client.coordinators import Coordinated, Coordinator, find_coordinator
+from headwater.client.errors import ClientError, RefusedError
 from headwater.protocol.kafka_types import ErrorCode, TopicName, i32, i64
 from headwater.types import TopicPartition
 
@@ -26,11 +34,22 @@ from kio.schema.offset_delete.v0.request import (  # isort: skip
     OffsetDeleteRequestTopic,
 )
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponse  # isort: skip
-from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRequestTopic  # isort: skip
-from kio.schema.offset_fetch.v7.response import OffsetFetchResponse  # isort: skip
+from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OffsetFetchRequestForOne  # isort: skip
+from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic  # isort: skip
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponse as OffsetFetchResponseForOne  # isort: skip
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponseTopic  # isort: skip
+from kio.schema.offset_fetch.v9.request import (  # isort: skip
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kio.schema.offset_fetch.v9.response import OffsetFetchResponse, OffsetFetchResponseTopics  # isort: skip
 from kio.schema.types import GroupId  # isort: skip
 
+T = TypeVar("T")
+
 _FIRST_WITH_STABLE = 7
+_FIRST_WITH_MANY_GROUPS = 8
 
 
 class CommittedOffset(NamedTuple):
@@ -39,6 +58,9 @@ class CommittedOffset(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
+
+
+Committed: TypeAlias = dict[TopicPartition, CommittedOffset]
 
 
 async def list_groups_offsets(
@@ -53,7 +75,28 @@ async def list_groups_offsets(
     `require_stable`, offsets that an open transaction is about to change are waited for.
     """
     wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(groups)
-    return await for_each(wanted, lambda group_id: _fetch(client, group_id, wanted[group_id], require_stable))
+
+    async def ask(coordinator: Coordinator, group_ids: Sequence[str]) -> dict[str, Committed | ClientError]:
+        broker = coordinator.broker
+        together = OffsetFetchRequest(
+            groups=tuple(
+                OffsetFetchRequestGroup(
+                    group_id=GroupId(group_id), topics=_topics_to_ask(OffsetFetchRequestTopics, wanted[group_id])
+                )
+                for group_id in group_ids
+            ),
+            require_stable=require_stable,
+        )
+        if (await client.connection(broker)).version_for(together) >= _FIRST_WITH_MANY_GROUPS:
+            answer = await client.send(together, OffsetFetchResponse, to=broker)
+            return {each.group_id: _committed(each.group_id, each.error_code, each.topics) for each in answer.groups}
+
+        async def ask_one(group_id: str) -> Committed:
+            return await _fetch_one(client, broker, group_id, wanted[group_id], require_stable)
+
+        return await for_each(group_ids, ask_one)
+
+    return await ask_each(client, wanted, coordinators(client, Coordinated.GROUP), ask)
 
 
 async def alter_group_offsets(
@@ -106,37 +149,48 @@ async def delete_group_offsets(
     return await _change(client, group_id, partitions, ask)
 
 
-async def _fetch(
-    client: Client, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
-) -> dict[TopicPartition, CommittedOffset]:
-    topics = None
-    if partitions is not None:
-        topics = tuple(
-            OffsetFetchRequestTopic(name=TopicName(topic), partition_indexes=tuple(map(i32, numbers)))
-            for topic, numbers in numbers_by_topic(partitions).items()
-        )
-    # Version 7 is the newest that asks for one group, which every broker serves.
-    request = OffsetFetchRequest(group_id=GroupId(group_id), topics=topics, require_stable=require_stable)
+async def _fetch_one(
+    client: Client, broker: int, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
+) -> Committed:
+    topics = _topics_to_ask(OffsetFetchRequestTopic, partitions)
+    request = OffsetFetchRequestForOne(group_id=GroupId(group_id), topics=topics, require_stable=require_stable)
+    if require_stable:
+        await demand_version(client, request, _FIRST_WITH_STABLE, "wait for stable offsets", at=broker)
+    answer = await client.send(request, OffsetFetchResponseForOne, to=broker)
+    found = _committed(group_id, answer.error_code, answer.topics)
+    if isinstance(found, RefusedError):
+        raise found
+    return found
 
-    async def ask() -> dict[TopicPartition, CommittedOffset]:
-        broker = (await find_coordinator(client, Coordinated.GROUP, group_id)).broker
-        if require_stable:
-            await demand_version(client, request, _FIRST_WITH_STABLE, "wait for stable offsets", at=broker)
-        answer = await client.send(request, OffsetFetchResponse, to=broker)
-        demand_success(f"group {group_id}", answer.error_code)
-        found = {}
-        for topic in answer.topics:
-            for item in topic.partitions:
-                partition = TopicPartition(topic.name, int(item.partition_index))
-                demand_success(place_of(partition), item.error_code)
-                if item.committed_offset >= 0:
-                    epoch = int(item.committed_leader_epoch)
-                    found[partition] = CommittedOffset(
-                        int(item.committed_offset), item.metadata or "", epoch if epoch >= 0 else None
-                    )
-        return found
 
-    return await client.retry(ask)
+def _topics_to_ask(kind: Callable[..., T], partitions: Collection[TopicPartition] | None) -> tuple[T, ...] | None:
+    """What a request asks for; None is everything."""
+    if partitions is None:
+        return None
+    return tuple(
+        kind(name=TopicName(topic), partition_indexes=tuple(map(i32, numbers)))
+        for topic, numbers in numbers_by_topic(partitions).items()
+    )
+
+
+def _committed(
+    group_id: str, code: ErrorCode, topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics]
+) -> Committed | RefusedError:
+    """What an answer tells of one group, or what is wrong with that group."""
+    if code is not ErrorCode.none:
+        return RefusedError(f"group {group_id}", code)
+    found = {}
+    for topic in topics:
+        for item in topic.partitions:
+            partition = TopicPartition(topic.name, int(item.partition_index))
+            if item.error_code is not ErrorCode.none:
+                return RefusedError(place_of(partition), item.error_code)
+            if item.committed_offset >= 0:
+                epoch = int(item.committed_leader_epoch)
+                found[partition] = CommittedOffset(
+                    int(item.committed_offset), item.metadata or "", epoch if epoch >= 0 else None
+                )
+    return found
 
 
 async def _change(

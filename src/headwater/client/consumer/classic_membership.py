@@ -24,8 +24,9 @@ from headwater.client.consumer.group_errors import (
 from headwater.client.consumer.group_link import OFFSETS
 from headwater.client.consumer.group_membership import GroupMembership, now_s
 from headwater.client.consumer.group_protocol import Subscription, decode_assignment, decode_subscription
+from headwater.client.consumer.group_statistics import GroupStatistics
 from headwater.client.consumer.group_topics import racks_of
-from headwater.client.consumer.membership import GroupMetadata
+from headwater.client.consumer.membership import GroupMetadata, Offsets
 from headwater.client.consumer.settings import ConsumerSettings
 from headwater.client.consumer.subscription import SubscriptionState
 from headwater.client.errors import ClientError, RefusedError
@@ -51,9 +52,12 @@ class ClassicMembership(GroupMembership):
         client: Client,
         subscription: SubscriptionState,
         settings: ConsumerSettings,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None],
+        *,
+        statistics: GroupStatistics,
+        on_committed: Callable[[Offsets], None],
     ) -> None:
-        super().__init__(client, subscription, settings, wake)
+        super().__init__(client, subscription, settings, wake, statistics=statistics, on_committed=on_committed)
         self._assignors = assignors.named(settings.partition_assignment_strategy)
         self._cooperative = assignors.all_cooperative(self._assignors)
         self._member = ClassicMember()
@@ -213,9 +217,11 @@ class ClassicMembership(GroupMembership):
 
     async def _join(self) -> bytes | Step:
         """JoinGroup and SyncGroup: the assignment's bytes, or when to try again."""
+        self._statistics.rebalance_begins(now_s())
         try:
             return await self._join_and_sync()
         except ClientError as error:
+            self._statistics.rebalance_failed()
             self._member.join_broken(f"joining failed: {error}")
             if (isinstance(error, RefusedError) and not error.retriable) or not self._client.may_pass(error):
                 raise
@@ -246,6 +252,7 @@ class ClassicMembership(GroupMembership):
         step = self._member.sync_answered(synced.error_code, sent)
         if step is not Step.GO_ON:
             return self._not_joined(step, synced.error_code)
+        self._statistics.rebalance_ended(now_s())
         return synced.assignment
 
     def _not_joined(self, step: Step, code: ErrorCode) -> Step:
@@ -254,6 +261,8 @@ class ClassicMembership(GroupMembership):
             raise FencedInstanceError(self.group_id, self._settings.group_instance_id)
         if step is Step.REFUSED:
             raise refusal(self.group_id, code)
+        if code is not ErrorCode.member_id_required:  # which is how every first attempt ends
+            self._statistics.rebalance_failed()
         return step
 
     def _offers(self) -> list[tuple[str, Subscription]]:
@@ -334,7 +343,8 @@ class ClassicMembership(GroupMembership):
 
     async def _beat(self) -> None:
         sent = self._member.identity
-        self._heartbeats.sent(now_s())
+        sent_s = now_s()
+        self._heartbeats.sent(sent_s)
         timeout_s = min(self._client.timeout_s, self._settings.session_timeout_ms / 1000)
         try:
             answer = await self._link.send(
@@ -342,8 +352,10 @@ class ClassicMembership(GroupMembership):
             )
         except ClientError as error:
             logger.info("a heartbeat to group %s failed: %s", self.group_id, error)
+            self._statistics.heartbeats_failed += 1
             self._heartbeats.failed(now_s())
             return
+        self._statistics.heartbeat_answered(now_s() - sent_s)
         code = answer.error_code
         self._link.forget_if_moved(code)
         self._member.heartbeat_answered(code, sent)
@@ -373,6 +385,7 @@ class ClassicMembership(GroupMembership):
         """Leaves; a static member only forgets, so that it finds its place when it is back in time."""
         member, phase = self.metadata, self._member.phase
         self._member.left(reason)
+        self._statistics.rebalance_given_up()
         if member.member_id and phase is not Phase.UNJOINED and member.group_instance_id is None:
             try:
                 await self._link.send(

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from headwater.client.back_off import BackOff
 from headwater.client.consumer.group_errors import CommitFailedError, FencedInstanceError, RebalanceInProgressError
 from headwater.client.consumer.group_link import OFFSETS, GroupLink
+from headwater.client.consumer.group_statistics import GroupStatistics
 from headwater.client.consumer.listeners import call
 from headwater.client.consumer.membership import CommitCallback, GroupMetadata, OffsetAndMetadata, Offsets
 from headwater.client.consumer.offset_requests import commit_request, read_committed_offsets
@@ -75,13 +76,27 @@ class Committer(Protocol):
 
 
 class Commits:
-    """Commits for one group, one after the other in the order in which they were asked for."""
+    """Commits for one group, one after the other in the order in which they were asked for.
 
-    def __init__(self, link: GroupLink, committer: Committer, back_off: BackOff, timeout_s: float) -> None:
+    `on_committed` hears of each that the group has taken; of an asynchronous one when its call-back does.
+    """
+
+    def __init__(
+        self,
+        link: GroupLink,
+        committer: Committer,
+        back_off: BackOff,
+        timeout_s: float,
+        *,
+        statistics: GroupStatistics,
+        on_committed: Callable[[Offsets], None],
+    ) -> None:
         self._link = link
         self._committer = committer
         self._back_off = back_off
         self._timeout_s = timeout_s
+        self._statistics = statistics
+        self._on_committed = on_committed
         self._in_order = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
         self._ended: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
@@ -98,6 +113,7 @@ class Commits:
             try:
                 async with self._in_order:
                     if await self._attempt(offsets) is Verdict.DONE:
+                        self._tell_committed(offsets)
                         return
             except ClientError as error:
                 if not self._link.client.may_pass(error):
@@ -116,6 +132,8 @@ class Commits:
         """Tells of the asynchronous commits that have ended since the last time."""
         while self._ended:
             callback, offsets, error = self._ended.popleft()
+            if error is None:
+                self._tell_committed(offsets)
             await call(callback, offsets, error)
 
     async def settle(self, timeout_s: float) -> None:
@@ -169,13 +187,19 @@ class Commits:
         if not offsets:
             return Verdict.DONE
         sent = self._committer.commits_as()
-        answer = await self._link.send(commit_request(sent, offsets), OffsetCommitResponse, lane=OFFSETS)
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                code = partition.error_code
-                if code is not ErrorCode.none:
-                    return self._refused(code, sent, TopicPartition(topic.name, int(partition.partition_index)))
-        return Verdict.DONE
+        sent_s = time.monotonic()
+        try:
+            answer = await self._link.send(commit_request(sent, offsets), OffsetCommitResponse, lane=OFFSETS)
+        except ClientError:
+            self._statistics.commits_failed += 1
+            raise
+        refused = _first_refused(answer)
+        self._statistics.commit_answered(time.monotonic() - sent_s, taken=refused is None)
+        return Verdict.DONE if refused is None else self._refused(refused[0], sent, refused[1])
+
+    def _tell_committed(self, offsets: Offsets) -> None:
+        if offsets:
+            self._on_committed(offsets)
 
     def _refused(self, code: ErrorCode, sent: GroupMetadata, partition: TopicPartition) -> Verdict:
         self._link.forget_if_moved(code)
@@ -223,6 +247,14 @@ class AutoCommit:
     def failed(self, now_s: float) -> None:
         """The last one failed and may succeed soon."""
         self._next_s = now_s + self._retry_s
+
+
+def _first_refused(answer: OffsetCommitResponse) -> tuple[ErrorCode, TopicPartition] | None:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code is not ErrorCode.none:
+                return partition.error_code, TopicPartition(topic.name, int(partition.partition_index))
+    return None
 
 
 def _log_failure(offsets: Offsets, error: Exception | None) -> None:

@@ -17,7 +17,7 @@ from headwater.client.consumer.errors import SubscriptionError
 from headwater.client.consumer.fetcher import Fetcher
 from headwater.client.consumer.group_topics import match_pattern
 from headwater.client.consumer.interceptors import Interceptors
-from headwater.client.consumer.listeners import RebalanceListener, call
+from headwater.client.consumer.listeners import RebalanceListener
 from headwater.client.consumer.membership import CommitCallback, GroupMetadata, Membership, OffsetAndMetadata, Offsets
 from headwater.client.consumer.offsets import OffsetAndTimestamp, find_offsets
 from headwater.client.consumer.positions import Positions
@@ -73,7 +73,9 @@ class Consumer:
         if not addresses:
             raise ConfigError('bootstrap.servers is not set: name a broker, as in Consumer("localhost:9092").')
         self.client = Client(addresses, connection_settings(self.settings.connection, client_id="headwater-consumer"))
-        self.statistics = ConsumerStatistics(self.client.statistics, self._lags)
+        self.statistics = ConsumerStatistics(
+            self.client.statistics, self._lags, lambda: len(self._subscription.assigned)
+        )
         self._subscription = SubscriptionState(self.settings.auto_offset_reset, self._attend_soon)
         self._prefetched = Prefetched(
             self._subscription, self.settings.key_deserializer, self.settings.value_deserializer
@@ -81,19 +83,26 @@ class Consumer:
         self._fetcher = Fetcher(
             self.client, self._subscription, self._prefetched, self.settings, self.statistics, self._tell
         )
+        self._interceptors = Interceptors(self.settings.interceptor_classes)
         in_group = self.settings.group_id is not None
         self._membership: Membership
         if in_group:
             # What only groups need takes as long to load as all the rest.
             from headwater.client.consumer.group import membership_for
 
-            self._membership = membership_for(self.client, self._subscription, self.settings, self._tell)
+            self._membership = membership_for(
+                self.client,
+                self._subscription,
+                self.settings,
+                self._tell,
+                statistics=self.statistics.group,
+                on_committed=self._interceptors.committed,
+            )
         else:
             self._membership = WithoutGroup(self.client, self._subscription)
         self._positions = Positions(
             self.client, self._subscription, self.settings, self._fetch_committed if in_group else None, self._tell
         )
-        self._interceptors = Interceptors(self.settings.interceptor_classes)
         self._given: deque[Record] = deque()
         """What interceptors made of one record, for an iteration that takes one at a time."""
         self._news = asyncio.Event()
@@ -282,9 +291,7 @@ class Consumer:
     ) -> None:
         """Commits these offsets, or the positions of all that was handed out; returns when the group has them."""
         self._running()
-        committing = self._to_commit(offsets)
-        await self._membership.commit(committing, timeout_s)
-        self._interceptors.committed(committing)
+        await self._membership.commit(self._to_commit(offsets), timeout_s)
 
     def commit_async(
         self,
@@ -292,15 +299,8 @@ class Consumer:
         callback: CommitCallback | None = None,
     ) -> None:
         """Sends a commit and does not wait; `callback(offsets, error)` is told how it ended, by a later poll."""
-
-        async def ended(offsets: Offsets, error: Exception | None) -> None:
-            if error is None:
-                self._interceptors.committed(offsets)
-            if callback is not None:
-                await call(callback, offsets, error)
-
         self._running()
-        self._membership.commit_async(self._to_commit(offsets), ended)
+        self._membership.commit_async(self._to_commit(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None

@@ -30,8 +30,9 @@ from headwater.client.consumer.group_errors import (
 )
 from headwater.client.consumer.group_link import MEMBERSHIP, OFFSETS
 from headwater.client.consumer.group_membership import GroupMembership, now_s
+from headwater.client.consumer.group_statistics import GroupStatistics
 from headwater.client.consumer.group_topics import TopicNames
-from headwater.client.consumer.membership import GroupMetadata
+from headwater.client.consumer.membership import GroupMetadata, Offsets
 from headwater.client.consumer.settings import ConsumerSettings
 from headwater.client.consumer.subscription import SubscriptionState
 from headwater.client.errors import ClientError, UnsupportedError
@@ -64,9 +65,12 @@ class ConsumerMembership(GroupMembership):
         client: Client,
         subscription: SubscriptionState,
         settings: ConsumerSettings,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None],
+        *,
+        statistics: GroupStatistics,
+        on_committed: Callable[[Offsets], None],
     ) -> None:
-        super().__init__(client, subscription, settings, wake)
+        super().__init__(client, subscription, settings, wake, statistics=statistics, on_committed=on_committed)
         self._heartbeats.interval_s = _FIRST_INTERVAL_S
         self._heartbeats.session_s = 0.0  # the coordinator keeps the session, and says when it has ended
         self._member = ConsumerMember(urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
@@ -149,6 +153,7 @@ class ConsumerMembership(GroupMembership):
         await self._teller.lost(lost)
         self._subscription.assign_from_group(())
         self._member.join()
+        self._statistics.rebalance_begins(now_s())
         self._heartbeats.begin(now_s())
         self._hurry()
 
@@ -173,6 +178,7 @@ class ConsumerMembership(GroupMembership):
             self._auto_commit.restart(now_s())
         await self._teller.assigned(added)
         self._member.applied(target)
+        self._statistics.rebalance_ended(now_s())
         self._hurry()
 
     def _wanted(self) -> Wanted:
@@ -215,7 +221,8 @@ class ConsumerMembership(GroupMembership):
                 await self._wait_for_news(now_s() + beats.wait_s(now_s()))
 
     async def _beat(self) -> None:
-        self._heartbeats.sent(now_s())
+        sent_s = now_s()
+        self._heartbeats.sent(sent_s)
         try:
             connection = await self._link.connection(MEMBERSHIP)
             self._patterns_by_coordinator = connection.supported(_HEARTBEAT_KEY)[1] >= _FIRST_WITH_PATTERNS
@@ -224,12 +231,14 @@ class ConsumerMembership(GroupMembership):
         except UnsupportedError:
             self._refused(ErrorCode.unsupported_version, None)
         except ClientError as error:
+            self._statistics.heartbeats_failed += 1
             self._member.unanswered()
             self._heartbeats.failed(now_s())
             if not self._client.may_pass(error):
                 self._fail(error)
             logger.info("a heartbeat to group %s failed: %s", self.group_id, error)
         else:
+            self._statistics.heartbeat_answered(now_s() - sent_s)
             self._take_in(answer)
         self._news()
 
@@ -240,6 +249,10 @@ class ConsumerMembership(GroupMembership):
         self._heartbeats.interval_s = answer.heartbeat_interval.total_seconds()
         self._heartbeats.sent(now_s())
         self._member.answered(int(answer.member_epoch), _assignment(answer))
+        if self._member.state is State.RECONCILING:
+            self._statistics.rebalance_begins(now_s())
+        elif self._member.state is State.STABLE:
+            self._statistics.rebalance_ended(now_s())  # one that brought nothing
         if self._member.has_news(self._wanted()):
             self._heartbeats.hurry(now_s())
 
@@ -247,7 +260,10 @@ class ConsumerMembership(GroupMembership):
         logger.info("group %s answered a heartbeat with %s: %s", self.group_id, code.name, message)
         self._link.forget_if_moved(code)
         self._heartbeats.failed(now_s())
-        if self._member.refused(code):
+        goes_on = self._member.refused(code)
+        if self._member.state not in IN_GROUP:
+            self._statistics.rebalance_failed()
+        if goes_on:
             return
         if code is ErrorCode.fenced_instance_id:
             self._refusal = FencedInstanceError(self.group_id, self._settings.group_instance_id)
@@ -271,6 +287,7 @@ class ConsumerMembership(GroupMembership):
         self._news()
 
     async def _say_goodbye(self) -> None:
+        self._statistics.rebalance_given_up()
         static = self._settings.group_instance_id is not None
         beat = Beat(member_id=self._member.member_id, epoch=LEAVE_FOR_A_WHILE_EPOCH if static else LEAVE_EPOCH)
         try:

@@ -4,14 +4,17 @@ The cures are those of Kafka's Java client. Changes the subscription state, and 
 (new metadata, a pause, an error for the user) it asks for by its result.
 """
 
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final
 
 from headwater.client.consumer.errors import OffsetOutOfRangeError
 from headwater.client.consumer.fetch_lane import PartitionAnswer
+from headwater.client.consumer.fetch_sessions import FetchSession
 from headwater.client.consumer.prefetch import Chunk
 from headwater.client.consumer.subscription import PartitionState, SubscriptionState
 from headwater.client.errors import RecordError, RefusedError
+from headwater.client.leader_hints import SAY_WHO_LEADS, LeaderHint
 from headwater.protocol.batches import CorruptBatchError
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.types import TopicPartition
@@ -50,6 +53,17 @@ def note_offsets(state: PartitionState, answer: PartitionAnswer) -> None:
         state.last_stable_offset = answer.last_stable_offset
     if answer.log_start_offset >= 0:
         state.log_start_offset = answer.log_start_offset
+
+
+def leader_hints(session: FetchSession, answers: Iterable[PartitionAnswer]) -> list[LeaderHint]:
+    """What an answer tells of partitions that somebody else leads now."""
+    hints = []
+    for each in answers:
+        if each.current_leader is not None and each.error_code in SAY_WHO_LEADS:
+            asked = session.asked(each.topic, each.partition)
+            if asked is not None:
+                hints.append(LeaderHint(asked[0], *each.current_leader))
+    return hints
 
 
 def cure(subscription: SubscriptionState, partition: TopicPartition, offset: int, answer: PartitionAnswer) -> Cure:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from headwater.client.errors import NotKafkaError
+from headwater.client.leader_hints import NodeEndpoint, read_endpoints
 from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.fetch_lane import FetchPartition
 
@@ -30,7 +31,6 @@ __all__ = [
     "OLDEST_VERSION",
     "FetchAnswer",
     "FetchPartition",
-    "NodeEndpoint",
     "PartitionAnswer",
     "Topic",
     "decode_fetch",
@@ -45,6 +45,7 @@ Topic: TypeAlias = str | bytes
 
 _FIRST_FLEXIBLE = cython.declare(cython.int, 12)
 _FIRST_WITH_TOPIC_ID = cython.declare(cython.int, 13)
+_FIRST_WITH_ENDPOINTS = cython.declare(cython.int, 16)
 # An error code, three offsets and empty lists of aborted transactions and records take more than this.
 _SMALLEST_PARTITION_BYTES = cython.declare(cython.int, 30)
 _ABORTED_BYTES = cython.declare(cython.int, 16)
@@ -59,15 +60,6 @@ _ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _EPOCH_AND_OFFSET = struct.Struct(">iq")
-
-
-class NodeEndpoint(NamedTuple):
-    """Where a broker listens that an answer names as the leader of some partition (version 16 on)."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 class PartitionAnswer(NamedTuple):
@@ -197,7 +189,11 @@ def _read_answer(cursor: Cursor, version: cython.int) -> FetchAnswer:
         for _ in range(cursor.array(flexible, _SMALLEST_PARTITION_BYTES)):
             partitions.append(_read_partition(cursor, topic, version))  # noqa: PERF401
         cursor.tags(flexible)
-    endpoints = _read_endpoints(cursor, version) if flexible else []
+    endpoints: list[NodeEndpoint] = []
+    if version >= _FIRST_WITH_ENDPOINTS:
+        endpoints = read_endpoints(cursor)
+    else:
+        cursor.tags(flexible)
     return FetchAnswer(throttle_ms, error_code, session_id, partitions, endpoints)
 
 
@@ -266,18 +262,3 @@ def _tag_content(cursor: Cursor, start: int, size: int, smallest_bytes: int) -> 
         raise MalformedRequestError(f"a tagged field of {size} bytes at {start}, where {smallest_bytes} are needed")
     content: memoryview = cursor.data[start : start + size]
     return content
-
-
-def _read_endpoints(cursor: Cursor, version: int) -> list[NodeEndpoint]:
-    """The tags at the end of the answer, of which tag 0 tells where the leaders are that it names."""
-    endpoints: list[NodeEndpoint] = []
-    for _ in range(cursor.uvarint()):
-        tag, size = cursor.uvarint(), cursor.uvarint()
-        start = cursor.advance(size)
-        if tag == 0 and version >= 16:
-            content = Cursor(cursor.data[start : start + size], 0)
-            for _ in range(content.array(True, 11)):
-                node_id, host, port = content.int32(), content.string(True) or "", content.int32()
-                endpoints.append(NodeEndpoint(node_id, host, port, content.string(True)))
-                content.tags(True)
-    return endpoints

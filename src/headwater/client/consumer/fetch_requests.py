@@ -13,7 +13,7 @@ from headwater.client.consumer.fetch_lane import (
     decode_fetch,
     encode_fetch,
 )
-from headwater.client.consumer.fetch_sessions import FetchPlan, FetchSession, Wanted
+from headwater.client.consumer.fetch_sessions import FINAL_EPOCH, FetchPlan, FetchSession, Wanted
 from headwater.client.consumer.settings import ConsumerSettings
 from headwater.client.errors import UnsupportedError
 from headwater.types import TopicPartition
@@ -48,6 +48,19 @@ async def fetch(
     timeout_s = (settings.request_timeout_ms + settings.fetch_max_wait_ms) / 1000
     answer = connection.submit_raw(FETCH_KEY, version, body, flexible=version >= _FIRST_FLEXIBLE, timeout_s=timeout_s)
     return decode_fetch(version, await answer)
+
+
+async def end_session(client: Client, node: int, session: FetchSession) -> None:
+    """Has a broker forget a session, so that its place there is free at once; asks for nothing."""
+    # Not by the lane of fetches, where it would stand behind one that waits for records.
+    connection = await client.connection(node)
+    version = min(connection.supported(FETCH_KEY)[1], NEWEST_VERSION)
+    body = encode_fetch(
+        version, (), max_wait_ms=0, min_bytes=0, max_bytes=0, session_id=session.id, session_epoch=FINAL_EPOCH
+    )
+    await connection.submit_raw(
+        FETCH_KEY, version, body, flexible=version >= _FIRST_FLEXIBLE, timeout_s=client.timeout_s
+    )
 
 
 def _body(version: int, plan: FetchPlan, settings: ConsumerSettings, max_bytes: int) -> list[bytes]:

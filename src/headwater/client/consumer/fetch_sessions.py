@@ -13,6 +13,8 @@ from headwater.types import TopicPartition
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+"""Says that nothing more is asked for: the broker forgets the session."""
 _LAST_EPOCH: Final = 2**31 - 1
 
 SESSION_ERRORS: Final = frozenset(
@@ -66,6 +68,11 @@ class FetchSession:
     def established(self) -> bool:
         """Whether the broker has given the session a number and it is still in use."""
         return self._id != NO_SESSION and self._epoch != FIRST_EPOCH
+
+    @property
+    def id(self) -> int:
+        """The number that the broker knows the session by, `NO_SESSION` if there is none to end."""
+        return self._id
 
     def plan(self, wanted: Mapping[TopicPartition, Wanted]) -> FetchPlan:
         """What the next request has to hold so that the session holds exactly `wanted`."""

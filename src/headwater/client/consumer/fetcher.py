@@ -6,6 +6,7 @@ put into `Prefetched`, from where the consumer hands it out: a fetch moves no po
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -15,9 +16,9 @@ from typing import Final, NamedTuple
 
 from headwater.client.back_off import BackOff
 from headwater.client.client import Client
-from headwater.client.consumer.fetch_answers import Cure, chunk_of, cure, note_offsets
+from headwater.client.consumer.fetch_answers import Cure, chunk_of, cure, leader_hints, note_offsets
 from headwater.client.consumer.fetch_lane import FetchAnswer, PartitionAnswer
-from headwater.client.consumer.fetch_requests import fetch
+from headwater.client.consumer.fetch_requests import end_session, fetch
 from headwater.client.consumer.fetch_sessions import FetchSession, Wanted
 from headwater.client.consumer.prefetch import Prefetched
 from headwater.client.consumer.settings import ConsumerSettings
@@ -30,6 +31,8 @@ from headwater.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _PAUSE_MS: Final = 5
+_GOODBYE_S: Final = 1.0
+"""A broker that does not hear by then that a session has ended finds out when it needs the place."""
 _FETCHES_AHEAD: Final = 4
 """So much may wait of a partition that decoding and receiving go on side by side, and is still in the cache."""
 
@@ -121,12 +124,16 @@ class Fetcher:
                 raise failure
 
     async def close(self) -> None:
-        """Ends every fetch; nothing more arrives."""
+        """Ends every fetch, and the sessions at brokers that hear of it soon; nothing more arrives."""
         self._closed = True
         tasks = [*self._in_flight.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        ending = [end_session(self._client, node, each) for node, each in self._sessions.items() if each.id]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_S):
+                await asyncio.gather(*ending, return_exceptions=True)
 
     def _wanted_by_node(self) -> tuple[dict[int, dict[TopicPartition, Wanted]], set[int]]:
         """What to ask of which broker; and the brokers to leave alone, as of one of their partitions enough waits.
@@ -236,12 +243,13 @@ class Fetcher:
         ):
             # The broker does not wait until it has something, so that we have to.
             self._hold((node,), _PAUSE_MS)
+        self._client.take_hints(leader_hints(session, answer.partitions), answer.endpoints)
         for each in answer.partitions:
             asked = session.asked(each.topic, each.partition)
             if asked is not None:
-                self._accept_partition(*asked, each)
+                self._accept_partition(node, *asked, each)
 
-    def _accept_partition(self, partition: TopicPartition, offset: int, answer: PartitionAnswer) -> None:
+    def _accept_partition(self, node: int, partition: TopicPartition, offset: int, answer: PartitionAnswer) -> None:
         state = self._subscription.assigned.get(partition)
         if state is None or state.position is None:
             return
@@ -250,7 +258,7 @@ class Fetcher:
             return
         try:
             if answer.error_code:
-                self._hold_for(partition, cure(self._subscription, partition, offset, answer))
+                self._hold_for(node, partition, cure(self._subscription, partition, offset, answer))
                 return
             note_offsets(state, answer)
             if answer.preferred_read_replica >= 0:
@@ -263,8 +271,11 @@ class Fetcher:
         except ClientError as error:
             self._errors[partition] = (offset, error)
 
-    def _hold_for(self, partition: TopicPartition, needed: Cure) -> None:
+    def _hold_for(self, node: int, partition: TopicPartition, needed: Cure) -> None:
         if needed is Cure.METADATA:
+            leader = self._client.leader_of(*partition)
+            if leader is not None and leader.node_id != node:
+                return  # we know already who leads now
             self._client.need_refresh((partition.topic,))
         if needed is not Cure.NOTHING:
             self._hold((partition,), self._settings.retry_backoff_ms)

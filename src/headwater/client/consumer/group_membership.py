@@ -13,6 +13,7 @@ from headwater.client.back_off import BackOff
 from headwater.client.client import Client
 from headwater.client.consumer.commits import AutoCommit, Commits, Verdict
 from headwater.client.consumer.group_link import GroupLink
+from headwater.client.consumer.group_statistics import GroupStatistics
 from headwater.client.consumer.group_topics import match_pattern
 from headwater.client.consumer.heartbeats import Heartbeats
 from headwater.client.consumer.listeners import RebalanceListener, Teller
@@ -27,14 +28,20 @@ logger = logging.getLogger(__name__)
 
 
 class GroupMembership(ABC):
-    """See the module's docstring. `wake` is called when a poll is needed that nobody may expect."""
+    """See the module's docstring. `wake` is called when a poll is needed that nobody may expect.
+
+    `on_committed` is called with the offsets of every commit that the group has taken, whoever asked for it.
+    """
 
     def __init__(
         self,
         client: Client,
         subscription: SubscriptionState,
         settings: ConsumerSettings,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None],
+        *,
+        statistics: GroupStatistics,
+        on_committed: Callable[[Offsets], None],
     ) -> None:
         if settings.group_id is None:
             raise ValueError("a consumer without group.id is in no group")
@@ -43,9 +50,17 @@ class GroupMembership(ABC):
         self._subscription = subscription
         self._settings = settings
         self._wake = wake
+        self._statistics = statistics
         self._link = GroupLink(client, self.group_id)
         self._back_off = BackOff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._commits = Commits(self._link, self, self._back_off, settings.default_api_timeout_ms / 1000)
+        self._commits = Commits(
+            self._link,
+            self,
+            self._back_off,
+            settings.default_api_timeout_ms / 1000,
+            statistics=statistics,
+            on_committed=on_committed,
+        )
         self._auto_commit = (
             AutoCommit(settings.auto_commit_interval_ms / 1000, settings.retry_backoff_ms / 1000)
             if settings.enable_auto_commit

@@ -18,7 +18,7 @@ class ConsumerInterceptor(Protocol):
         ...
 
     def on_commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
-        """Sees what was committed."""
+        """Sees what the group has taken, asked for or automatic, also before partitions go and at the end."""
         ...
 
 

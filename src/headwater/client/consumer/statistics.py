@@ -6,17 +6,27 @@ The numbers are counted up on the event loop's thread; read from another one the
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from headwater.client.statistics import ClientStatistics, escaped
+from headwater.client.consumer.group_statistics import COUNTERS, GAUGES, LATENCIES, GroupStatistics
+from headwater.client.statistics import ClientStatistics, escaped, histogram_lines
 from headwater.types import TopicPartition
 
 _COUNTERS: Final = ("polls", "records", "fetches", "fetch_failures", "sessions_lost", "bytes_fetched")
 
 
 class ConsumerStatistics:
-    """Counts that only rise, and the lag of each partition where it is known. `client` has those of the connections."""
+    """Counts that only rise, and the lag of each partition where it is known.
 
-    def __init__(self, client: ClientStatistics, lags: Callable[[], Mapping[TopicPartition, int]]) -> None:
+    `group` has what happened in the consumer's group, and nothing without one; `client` what its connections did.
+    """
+
+    def __init__(
+        self,
+        client: ClientStatistics,
+        lags: Callable[[], Mapping[TopicPartition, int]],
+        count_assigned: Callable[[], int],
+    ) -> None:
         self.client = client
+        self.group = GroupStatistics()
         self.polls = 0
         self.records = 0
         """Records that were handed out."""
@@ -26,12 +36,20 @@ class ConsumerStatistics:
         """Fetch sessions that a broker had forgotten or did not agree about."""
         self.bytes_fetched = 0
         self._lags = lags
+        self._count_assigned = count_assigned
+
+    @property
+    def assigned_partitions(self) -> int:
+        """How many partitions are being read, assigned by the group or by hand."""
+        return self._count_assigned()
 
     def snapshot(self) -> dict[str, Any]:
         """All numbers as they are now; lags by partition."""
         return {
             **{name: getattr(self, name) for name in _COUNTERS},
+            "assigned_partitions": self.assigned_partitions,
             "lag": {str(partition): lag for partition, lag in self._lags().items()},
+            "group": self.group.snapshot(),
             "client": self.client.snapshot(),
         }
 
@@ -44,7 +62,23 @@ class ConsumerStatistics:
         for name in _COUNTERS:
             yield f"# TYPE headwater_consumer_{name}_total counter"
             yield f"headwater_consumer_{name}_total{{{client}}} {getattr(self, name)}"
+        yield "# TYPE headwater_consumer_assigned_partitions gauge"
+        yield f"headwater_consumer_assigned_partitions{{{client}}} {self.assigned_partitions}"
         yield "# TYPE headwater_consumer_lag gauge"
         for (topic, number), lag in self._lags().items():
             labels = f'{client},topic="{escaped(topic)}",partition="{number}"'
             yield f"headwater_consumer_lag{{{labels}}} {lag}"
+        yield from self._group_lines(client)
+
+    def _group_lines(self, client: str) -> Iterator[str]:
+        for name in COUNTERS:
+            yield f"# TYPE headwater_consumer_{name}_total counter"
+            yield f"headwater_consumer_{name}_total{{{client}}} {getattr(self.group, name)}"
+        for name in GAUGES:
+            metric = f"headwater_consumer_{name}econds"
+            yield f"# TYPE {metric} gauge"
+            yield f"{metric}{{{client}}} {getattr(self.group, name)}"
+        for name in LATENCIES:
+            metric = f"headwater_consumer_{name}_seconds"
+            yield f"# TYPE {metric} histogram"
+            yield from histogram_lines(metric, client, getattr(self.group, name))

@@ -16,6 +16,7 @@ cdef class Delivery:
     cdef object event
     cdef list futures
     cdef object lock
+    cdef readonly int process_id
 
 # Millions of them may be alive at once, and none is part of a circle for longer than its batch is pending.
 @cython.no_gc

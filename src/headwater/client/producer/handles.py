@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
+
+from headwater.client.errors import ForkedError
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +44,8 @@ OnDelivery: TypeAlias = "Callable[[Exception | None, RecordMetadata | None], obj
 class Delivery:
     """What becomes of the records of one batch: pending until it is done, failed, or split into smaller deliveries.
 
-    The sender's thread settles it, any thread may wait. Its C attributes are declared in `handles.pxd`.
+    The sender's thread settles it, any thread may wait; a process that was forked off meanwhile has no such thread, and
+    gets a `ForkedError`. Its C attributes are declared in `handles.pxd`.
     """
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -60,6 +64,7 @@ class Delivery:
         self.event: threading.Event | None = None
         self.futures: list[asyncio.Future[None]] | None = None
         self.lock = threading.Lock()
+        self.process_id: int = os.getpid()
 
     def complete(self, base_offset: int, append_time_ms: int) -> None:
         """The broker has them, from this offset on; at this time, if it is the broker that tells the time."""
@@ -104,6 +109,7 @@ class Delivery:
 
     def add_callback(self, handle: SendHandle, callback: Callable[[SendHandle], object]) -> bool:
         """Calls back when this is settled; False if it is no longer pending."""
+        self._check_process()
         with self.lock:
             if self.state != PENDING:
                 return False
@@ -142,7 +148,16 @@ class Delivery:
         futures, self.futures = self.futures, None
         return event, futures
 
+    def _check_process(self) -> None:
+        """Raises in a child process, where nobody settles this; called before the lock, which may be taken for ever."""
+        if self.state == PENDING and self.process_id != os.getpid():
+            raise ForkedError(
+                f"a record for {self.topic}-{self.partition} was sent by the parent process, which alone hears of it; "
+                "ask its handle there, or make a new producer in the child process, after the fork"
+            )
+
     def _wait_for_change(self, deadline_s: float | None) -> bool:
+        self._check_process()
         with self.lock:
             if self.state != PENDING:
                 return True
@@ -160,6 +175,7 @@ class Delivery:
         cancelled cancels nobody else."""
         if self.state != PENDING:
             return None
+        self._check_process()
         future = asyncio.get_running_loop().create_future()
         with self.lock:
             if self.state != PENDING:

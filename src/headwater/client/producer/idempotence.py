@@ -7,6 +7,8 @@ No clock, no network: it is told what was sent and what was answered. The rules,
 - A batch that is sent again goes alone: those behind it wait until it is answered, so that none overtakes it.
 - Where the row of numbers broke (a batch failed for good, or the broker forgot the producer) the epoch is raised and
   the partition begins again at 0. That waits until none of its batches is on the wire: none may have two numbers.
+  Batches before the gap are sent again under the numbers that they have, and answered first: an attempt may have been
+  written, and under another number the broker would not know it again.
 - Where a batch ran out of time after it was sent, nobody knows whether its number was used. No new batch is numbered
   until those behind it are answered: if one was taken, so was it; if none was, the epoch is raised.
 - In a transaction the epoch is not raised here: its coordinator does that when the transaction is aborted.
@@ -76,8 +78,9 @@ class Sequences:
         self.producer_epoch = -1
         self._transactional = transactional
         self._rows: dict[TopicPartition, _Row] = {}
-        self._to_renumber: set[TopicPartition] = set()
-        self._unresolved: dict[TopicPartition, int] = {}
+        self._gaps: dict[TopicPartition, int] = {}
+        """Partitions that begin again, with the first number of each that nothing was written under."""
+        self._unresolved: set[TopicPartition] = set()
 
     @property
     def has_identity(self) -> bool:
@@ -87,27 +90,29 @@ class Sequences:
     def identify(self, producer_id: int, producer_epoch: int) -> None:
         """Takes the identity that a broker gave out."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
-        for partition in self._to_renumber:
+        for partition in [partition for partition in self._gaps if self._may_begin_again(partition)]:
             self._row(partition).restart(producer_id, producer_epoch)
-            self._unresolved.pop(partition, None)
-        self._to_renumber.clear()
+            self._unresolved.discard(partition)
+            del self._gaps[partition]
 
     def forget_all(self) -> None:
         """Begins every partition anew, after a transaction whose end brought a new epoch."""
         self._rows.clear()
-        self._to_renumber.clear()
+        self._gaps.clear()
         self._unresolved.clear()
 
     def may_send(self, partition: TopicPartition, batch: Numbered | None) -> bool:
         """Whether a batch may go out now; None stands for one that has no number yet."""
-        if not self.has_identity or partition in self._to_renumber:
+        if not self.has_identity:
             return False
         row = self._rows.get(partition)
         if batch is not None:
+            if partition in self._gaps and not self._is_before_gap(batch):
+                return False
             return row is None or not row.unanswered or row.unanswered[0] is batch
         if row is None:
             return True
-        if partition in self._unresolved or len(row.unanswered) >= MAX_UNANSWERED:
+        if partition in self._gaps or partition in self._unresolved or len(row.unanswered) >= MAX_UNANSWERED:
             return False
         # A batch that waits for its retry is before this one; and the old identity's batches are answered first.
         return not row.unanswered or (self._is_current(row) and all(sent.on_the_wire for sent in row.unanswered))
@@ -144,17 +149,18 @@ class Sequences:
                 # Retention took all that the producer wrote: the broker's memory of it went with it.
                 row.restart(row.producer_id, row.producer_epoch)
                 return True
-            self._to_renumber.add(batch.partition)
+            self._note_gap(batch)
             return True
         if code is ErrorCode.out_of_order_sequence_number:
-            unresolved = self._unresolved.get(batch.partition)
+            is_resolved = batch.partition not in self._unresolved
             is_next = batch.base_sequence == row.next_acknowledged
-            if unresolved is None and (batch.renumbered or not is_next):
+            if is_resolved and (batch.renumbered or not is_next):
                 return True
             if self._transactional:
                 return False
-            if unresolved is None or unresolved == batch.base_sequence:
-                self._to_renumber.add(batch.partition)
+            # With nothing before it that could still be written, what ran out of time was not.
+            if is_resolved or row.unanswered[:1] == [batch]:
+                self._note_gap(batch)
             return True
         return None
 
@@ -167,9 +173,9 @@ class Sequences:
         row = self._row(batch.partition)
         self._remove(row, batch)
         if was_written is None:
-            self._unresolved[batch.partition] = batch.next_sequence
+            self._unresolved.add(batch.partition)
         elif not self._transactional:
-            self._to_renumber.add(batch.partition)
+            self._note_gap(batch)
 
     def split(self, batch: Numbered, record_counts: list[int]) -> list[Numbered]:
         """The numbers of the parts of a batch that was too large, in its place."""
@@ -195,18 +201,30 @@ class Sequences:
             row = self._row(partition)
             if row.unanswered:
                 continue
-            del self._unresolved[partition]
+            self._unresolved.discard(partition)
             if row.next_acknowledged != row.next_sequence:
                 if self._transactional:
                     broken.append(partition)
                 else:
-                    self._to_renumber.add(partition)
-        if self._to_renumber and self.has_identity:
+                    self._gaps[partition] = row.next_sequence
+        if self._gaps and self.has_identity:
             self._raise_epoch()
         return broken
 
+    def _note_gap(self, batch: Numbered) -> None:
+        """The row broke at this batch, or before it already."""
+        if batch.partition not in self._gaps or self._is_before_gap(batch):
+            self._gaps[batch.partition] = batch.base_sequence
+
+    def _is_before_gap(self, batch: Numbered) -> bool:
+        return 0 < (self._gaps[batch.partition] - batch.base_sequence) % SEQUENCES < SEQUENCES // 2
+
+    def _may_begin_again(self, partition: TopicPartition) -> bool:
+        row = self._row(partition)
+        return not row.on_the_wire and not (row.unanswered and self._is_before_gap(row.unanswered[0]))
+
     def _raise_epoch(self) -> None:
-        if any(self._row(partition).on_the_wire for partition in self._to_renumber):
+        if not all(self._may_begin_again(partition) for partition in self._gaps):
             return
         if self.producer_epoch == _LAST_EPOCH:
             self.producer_id = self.producer_epoch = -1

@@ -10,6 +10,7 @@ from typing import Final
 
 from headwater.client.client import Client
 from headwater.client.errors import ClientError, ProducerFencedError, RefusedError, TimedOutError
+from headwater.client.leader_hints import SAY_WHO_LEADS
 from headwater.client.producer.accumulator import Accumulator, monotonic_ms
 from headwater.client.producer.batch_building import Batch
 from headwater.client.producer.idempotence import Numbered, Sequences
@@ -93,8 +94,8 @@ class BatchOutcomes:
             numbered.producer_id, numbered.producer_epoch, numbered.base_sequence, self._transactions is not None
         )
 
-    def settle(self, batch: Batch, answer: PartitionAnswer) -> None:
-        """Does what a broker's answer about a batch asks for."""
+    def settle(self, batch: Batch, answer: PartitionAnswer, broker: int) -> None:
+        """Does what the answer of a broker about a batch asks for."""
         try:
             code = ErrorCode(answer.error_code)
         except ValueError:
@@ -102,7 +103,7 @@ class BatchOutcomes:
         if code is ErrorCode.none:
             self.done(batch, answer.base_offset, answer.log_append_time_ms)
         else:
-            self.refused(batch, code, answer)
+            self.refused(batch, code, answer, broker)
 
     def done(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         """The broker has the batch; -1 where it does not tell the offset."""
@@ -117,9 +118,10 @@ class BatchOutcomes:
         statistics.bytes_written += batch.size_bytes
         self._accumulator.done(batch, base_offset, append_time_ms)
 
-    def refused(self, batch: Batch, code: ErrorCode, answer: PartitionAnswer) -> None:
-        """A batch was not written, or nobody knows: again, in smaller parts, or given up."""
-        if code in _STALE_METADATA:
+    def refused(self, batch: Batch, code: ErrorCode, answer: PartitionAnswer, broker: int | None = None) -> None:
+        """A batch was not written, or nobody knows: again, in smaller parts, or given up. `broker` has said so."""
+        has_new_leader = code in SAY_WHO_LEADS and self._led_by_other(batch, broker)
+        if code in _STALE_METADATA and not has_new_leader:
             self._client.need_refresh((batch.topic,))
         now_ms = monotonic_ms()
         if code is ErrorCode.message_too_large and batch.record_count > 1:
@@ -140,8 +142,8 @@ class BatchOutcomes:
             _log.debug("attempt %d: %s; it is sent again", batch.attempts + 1, error)
             self._last_errors[batch] = str(error)
             self._statistics.batches_sent_again += 1
-            is_brief = code is ErrorCode.concurrent_transactions
-            self._accumulator.put_back(batch, now_ms, _BRIEF_PAUSE_MS if is_brief else None)
+            pause_ms = _BRIEF_PAUSE_MS if code is ErrorCode.concurrent_transactions else 0 if has_new_leader else None
+            self._accumulator.put_back(batch, now_ms, pause_ms)
         elif code is ErrorCode.duplicate_sequence_number:
             # It was written before, so long ago that the broker does not remember where.
             self.done(batch, -1, -1)
@@ -149,6 +151,11 @@ class BatchOutcomes:
             # Given up for want of time or attempts, it may still be in the log by an earlier attempt.
             was_written = None if retriable or code in _FATE_UNKNOWN else False
             self.fail(batch, error, was_written=was_written, record_errors=_record_errors(batch, code, answer))
+
+    def _led_by_other(self, batch: Batch, broker: int | None) -> bool:
+        """Whether we know already that another broker leads the batch's partition than the one that was asked."""
+        leader = self._client.leader_of(batch.topic, batch.partition)
+        return leader is not None and broker is not None and leader.node_id != broker
 
     def _split(self, batch: Batch) -> None:
         numbered = self._numbered.pop(batch, None)

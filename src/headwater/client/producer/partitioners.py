@@ -16,12 +16,11 @@ except ImportError:
     from headwater.protocol import without_cython as cython
 
 if TYPE_CHECKING or not cython.compiled:
+    from headwater.protocol.raw_memory import ints, longs
     from headwater.protocol.record_writing import BinaryRows
 else:
+    from cython.cimports.headwater.protocol.raw_memory import ints, longs
     from cython.cimports.headwater.protocol.record_writing import BinaryRows
-
-if cython.compiled:
-    from cython.cimports.cpython.array import array as c_array
 
 
 def murmur2(data: bytes) -> cython.uint:
@@ -47,7 +46,7 @@ def partitions_for_keys(keys: BinaryRows, partitions: int, without_key: int) -> 
     count: cython.Py_ssize_t = keys.count
     modulus: cython.ulonglong = partitions
     found = array("i", bytes(4 * count))
-    target: cython.p_int = _ints(found)
+    target: cython.p_int = ints(found)
     fallback: cython.int = without_key
     row: cython.Py_ssize_t
     size: cython.longlong
@@ -66,11 +65,11 @@ def rows_by_partition(chosen: array[int], partitions: int) -> list[memoryview]:
         raise ValueError("the partitions of rows are 32-bit numbers")
     count: cython.Py_ssize_t = len(chosen)
     limit: cython.Py_ssize_t = partitions
-    source: cython.p_int = _ints(chosen)
+    source: cython.p_int = ints(chosen)
     ends = array("q", bytes(8 * (partitions + 1)))
-    next_of: cython.p_longlong = _longs(ends)
+    next_of: cython.p_longlong = longs(ends)
     picks = array("q", bytes(8 * count))
-    target: cython.p_longlong = _longs(picks)
+    target: cython.p_longlong = longs(picks)
     row: cython.Py_ssize_t
     number: cython.Py_ssize_t
     for row in range(count):
@@ -114,26 +113,3 @@ def _murmur2(octets: cython.p_uchar, at: cython.longlong, size: cython.longlong)
         h = ((h ^ k) * m) & mask
     h = ((h ^ (h >> 13)) * m) & mask
     return h ^ (h >> 15)
-
-
-# The two below give C pointers when compiled and otherwise the objects themselves: both are indexed alike.
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _ints(numbers: array[int]) -> cython.p_int:
-    if cython.compiled:
-        return cython.cast(c_array, numbers).data.as_ints
-    else:  # noqa: RET505
-        return numbers
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _longs(numbers: array[int]) -> cython.p_longlong:
-    if cython.compiled:
-        return cython.cast(c_array, numbers).data.as_longlongs
-    else:  # noqa: RET505
-        return numbers

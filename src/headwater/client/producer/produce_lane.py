@@ -7,12 +7,14 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from headwater.client.leader_hints import NodeEndpoint, read_endpoints
 from headwater.protocol.wire import Cursor, length_bytes, string_bytes
 
 PRODUCE_KEY: Final = 0
 OLDEST_VERSION: Final = 3
 NEWEST_VERSION: Final = 13
 FIRST_FLEXIBLE_VERSION: Final = 9
+_FIRST_VERSION_WITH_LEADERS: Final = 10
 FIRST_VERSION_THAT_ADDS_TO_TRANSACTIONS: Final = 12
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
 
@@ -22,6 +24,7 @@ Part: TypeAlias = bytes | bytearray | memoryview
 
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
+_CURRENT_LEADER_TAG: Final = 0
 
 
 class PartitionAnswer(NamedTuple):
@@ -34,6 +37,15 @@ class PartitionAnswer(NamedTuple):
     log_start_offset: int
     record_errors: tuple[tuple[int, str | None], ...] = ()
     error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+    """Node and epoch, where a broker says that another one leads (version 10 on)."""
+
+
+class ProduceAnswer(NamedTuple):
+    """The answers of a response by topic, and where the leaders are that it names."""
+
+    topics: list[tuple[TopicKey, list[PartitionAnswer]]]
+    endpoints: list[NodeEndpoint]
 
 
 def encode_produce(
@@ -65,8 +77,8 @@ def encode_produce(
     return parts
 
 
-def decode_produce(version: int, body: memoryview) -> list[tuple[TopicKey, list[PartitionAnswer]]]:
-    """The answers of a response by topic; `MalformedRequestError` when the bytes are none."""
+def decode_produce(version: int, body: memoryview) -> ProduceAnswer:
+    """The response in these bytes; `MalformedRequestError` when they are none."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
     cursor = Cursor(body, 0)
     topics: list[tuple[TopicKey, list[PartitionAnswer]]] = []
@@ -76,7 +88,11 @@ def decode_produce(version: int, body: memoryview) -> list[tuple[TopicKey, list[
         answers = [_partition(cursor, version, flexible) for _ in range(cursor.array(flexible, 22))]
         cursor.tags(flexible)
         topics.append((topic, answers))
-    return topics
+    endpoints: list[NodeEndpoint] = []
+    if version >= _FIRST_VERSION_WITH_LEADERS:
+        cursor.int32()  # how long we are asked to wait, which nothing is made of here
+        endpoints = read_endpoints(cursor)
+    return ProduceAnswer(topics, endpoints)
 
 
 def _partition(cursor: Cursor, version: int, flexible: bool) -> PartitionAnswer:
@@ -88,10 +104,26 @@ def _partition(cursor: Cursor, version: int, flexible: bool) -> PartitionAnswer:
     if version >= 8:
         record_errors = tuple([_record_error(cursor, flexible) for _ in range(cursor.array(flexible, 5))])
         error_message = cursor.string(flexible)
-    cursor.tags(flexible)
+    leader = None
+    if version >= _FIRST_VERSION_WITH_LEADERS:
+        leader = _current_leader(cursor)
+    else:
+        cursor.tags(flexible)
     return PartitionAnswer(
-        partition, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message
+        partition, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, leader
     )
+
+
+def _current_leader(cursor: Cursor) -> tuple[int, int] | None:
+    """The tagged fields of a partition, of which one is its leader's node and epoch."""
+    leader = None
+    for _ in range(cursor.uvarint()):
+        tag, size = cursor.uvarint(), cursor.uvarint()
+        start = cursor.advance(size)
+        if tag == _CURRENT_LEADER_TAG:
+            content = Cursor(cursor.data[start : start + size], 0)
+            leader = content.int32(), content.int32()
+    return leader
 
 
 def _record_error(cursor: Cursor, flexible: bool) -> tuple[int, str | None]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from headwater.client.client import Client
 from headwater.client.configured import connection_settings
 from headwater.client.errors import CannotConnectError, ClientError, ClosedError, RefusedError, TimedOutError
-from headwater.client.producer.accumulator import Accumulator, AppendedRows
+from headwater.client.producer.accumulator import Accumulator, AppendedRows, monotonic_ms
 from headwater.client.producer.handles import OnDelivery, SendHandle
 from headwater.client.producer.idempotence import Sequences
+from headwater.client.producer.idle_topics import IdleTopics
 from headwater.client.producer.interceptors import Interceptors, ProducerRecord
 from headwater.client.producer.memory import RoomTicket
 from headwater.client.producer.sender import Sender
@@ -86,6 +87,7 @@ class Producer:
         self._sender: Sender | None = None
         self._closed = False
         self._topics: set[str] = set()
+        self._idle_topics = IdleTopics(found.metadata_max_idle_ms)
         self.client.on_metadata.append(self._metadata_changed)
         self._state_changed()
 
@@ -316,6 +318,7 @@ class Producer:
                 self.statistics,
                 sequences=self._sequences,
                 transactions=self._transactions,
+                on_availability=self._route_records,
             )
         if self._sender.failure is not None:
             raise self._sender.failure
@@ -439,13 +442,21 @@ class Producer:
 
     def _metadata_changed(self) -> None:
         """Has records go where the cluster is now said to have partitions."""
-        for name, topic in self.client.known_topics.items():
-            self.records.set_partitions(name, len(topic.partitions), sorted(topic.leaders))
+        known = [self.accumulator.topic(name) for name in self.client.known_topics]
+        self.client.forget_topics(self._idle_topics.find(known, monotonic_ms()))
+        self._route_records()
         for name in [name for name in self._topics if name not in self.client.known_topics]:
             self.records.forget(name)
         self._topics = set(self.client.known_topics)
         if self._sender is not None:
             self._sender.nudge()
+
+    def _route_records(self) -> None:
+        """Tells the partitions of each topic, and which of them records without a key may go to."""
+        shunned = frozenset() if self._sender is None else self._sender.unavailable
+        for name, topic in self.client.known_topics.items():
+            available = sorted(number for number, leader in topic.leaders.items() if leader.node_id not in shunned)
+            self.records.set_partitions(name, len(topic.partitions), available)
 
     def _state_changed(self) -> None:
         """Has `send` refuse records where they would belong to no transaction, or to one that can only be aborted."""

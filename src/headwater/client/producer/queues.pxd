@@ -10,7 +10,7 @@ cdef class PartitionQueue:
     cdef readonly object batches
     cdef readonly Batch open
     cdef public bint muted
-    cdef long long next_order
+    cdef readonly long long next_order
     cpdef close(self)
 
 cdef class TopicQueue:

@@ -8,7 +8,7 @@ business, what a transaction allows is `transactions.py`'s. Nothing here seriali
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, Final
 from headwater.client.client import Client
 from headwater.client.connection import Connection
 from headwater.client.errors import ClientError, ClosedError, NotKafkaError, TimedOutError
+from headwater.client.leader_hints import SAY_WHO_LEADS, LeaderHint
 from headwater.client.producer.accumulator import Accumulator, monotonic_ms
 from headwater.client.producer.batch_building import Batch
 from headwater.client.producer.idempotence import Sequences
@@ -86,9 +87,16 @@ class Sender:
         *,
         sequences: Sequences | None,
         transactions: Transactions | None,
+        on_availability: Callable[[], None] = lambda: None,
     ) -> None:
         self.failure: ClientError | None = None
         """Why nothing can be sent any more."""
+        self.unavailable: frozenset[int] = frozenset()
+        """Brokers that have taken nothing for `partitioner.availability.timeout.ms`; changes call `on_availability`."""
+        self._on_availability = on_availability
+        self._blocked_since_ms: dict[int, int] = {}
+        adaptive = settings.partitioner_adaptive_partitioning_enable
+        self._availability_timeout_ms = settings.partitioner_availability_timeout_ms if adaptive else 0
         self._client = client
         self._accumulator = accumulator
         self._settings = settings
@@ -186,6 +194,7 @@ class Sender:
         """One request to each leader that has room and something to send; whether there was any."""
         by_link: dict[_Link, list[PartitionQueue]] = {}
         leaderless: set[str] = set()
+        blocked: set[int] = set()
         for queue in self._accumulator.ready(now_ms):
             if self._transactions is not None and self._transactions.only_aborts:
                 self._outcomes.drop_unsent(queue, self._transactions, now_ms)
@@ -196,6 +205,10 @@ class Sender:
                 leaderless.add(queue.topic)
             elif (link := self._open_link(leader.node_id)) is not None:
                 by_link.setdefault(link, []).append(queue)
+            else:
+                blocked.add(leader.node_id)
+        if self._availability_timeout_ms:
+            self._note_blocked(blocked, now_ms)
         if leaderless:
             self._client.need_refresh(leaderless)
         sent = False
@@ -205,6 +218,19 @@ class Sender:
                 self._submit(link, batches)
                 sent = True
         return sent
+
+    def _note_blocked(self, blocked: Iterable[int], now_ms: int) -> None:
+        """Of brokers that something waits for: when each began to take nothing. One that nothing waits for may be
+        well again, and has to be given something to find out."""
+        self._blocked_since_ms = {broker: self._blocked_since_ms.get(broker, now_ms) for broker in blocked}
+        unavailable = frozenset(
+            broker
+            for broker, since_ms in self._blocked_since_ms.items()
+            if now_ms - since_ms >= self._availability_timeout_ms
+        )
+        if unavailable != self.unavailable:
+            self.unavailable = unavailable
+            self._on_availability()
 
     def _open_link(self, broker: int) -> _Link | None:
         """The link to a broker, if a request may be sent over it now."""
@@ -329,17 +355,16 @@ class Sender:
             for batch in request.batches.values():
                 self._outcomes.done(batch, -1, -1)
             return
-        answers = {
-            (topic, found.partition): found
-            for topic, partitions in decode_produce(request.version, body)
-            for found in partitions
-        }
+        answer = decode_produce(request.version, body)
+        answers = {(topic, found.partition): found for topic, partitions in answer.topics for found in partitions}
+        if hints := _leader_hints(request.batches, answers):
+            self._client.take_hints(hints, answer.endpoints)
         for key, batch in request.batches.items():
             found = answers.get(key)
             if found is None:
                 missing = ErrorCode.unknown_server_error
                 found = PartitionAnswer(batch.partition, missing, -1, -1, -1, (), "the broker's answer leaves it out")
-            self._outcomes.settle(batch, found)
+            self._outcomes.settle(batch, found, request.link.broker)
 
     def _expire(self, now_ms: int) -> None:
         """Fails what took longer than `delivery.timeout.ms`, in its queue or under way."""
@@ -414,3 +439,14 @@ class Sender:
             for batch in request.batches.values():
                 self._accumulator.failed(batch, error)
             request.batches.clear()
+
+
+def _leader_hints(
+    batches: Mapping[tuple[TopicKey, int], Batch], answers: Mapping[tuple[TopicKey, int], PartitionAnswer]
+) -> list[LeaderHint]:
+    """What an answer tells of partitions that somebody else leads now."""
+    return [
+        LeaderHint(TopicPartition(batches[key].topic, found.partition), *found.current_leader)
+        for key, found in answers.items()
+        if found.current_leader is not None and found.error_code in SAY_WHO_LEADS and key in batches
+    ]

@@ -45,6 +45,8 @@ class ProducerSettings:
     partitioner: "str | Partitioner"
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    metadata_max_idle_ms: int
     interceptor_classes: tuple[Any, ...]
     connection: Mapping[str, Any]
     """The settings about connections, by their names as attributes."""
@@ -88,6 +90,8 @@ def producer_settings(given: Mapping[str, object]) -> ProducerSettings:
                 "transaction_timeout_ms",
                 "partitioner_ignore_keys",
                 "partitioner_adaptive_partitioning_enable",
+                "partitioner_availability_timeout_ms",
+                "metadata_max_idle_ms",
             )
         },
     )

@@ -1,7 +1,7 @@
 """What a producer asks coordinators for: an identity, and the parts and the end of a transaction.
 
 Finds coordinators, and asks again where that may help, for as long as the caller's deadline allows. Knows no record and
-no state: whether a request fits is decided in `transactions.py`.
+no state: whether a request fits is decided in `transactions.py`. What only transactions need is loaded when they do.
 """
 
 import asyncio
@@ -12,30 +12,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from headwater.client.client import Client, duration
 from headwater.client.coordinators import Coordinated
 from headwater.client.errors import ClientError, ProducerFencedError, RefusedError, TimedOutError
-from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i16, i32, i64
-from headwater.protocol.messages import convert
+from headwater.protocol.kafka_types import ErrorCode, ProducerId, i16
 from headwater.types import TopicPartition
 
-from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest  # isort: skip
-from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse  # isort: skip
-from kio.schema.add_partitions_to_txn.v3.request import (  # isort: skip
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnResponse  # isort: skip
-from kio.schema.end_txn.v4.request import EndTxnRequest as EndTxnRequestV4  # isort: skip
-from kio.schema.end_txn.v5.request import EndTxnRequest  # isort: skip
-from kio.schema.end_txn.v5.response import EndTxnResponse  # isort: skip
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest  # isort: skip
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse  # isort: skip
-from kio.schema.txn_offset_commit.v4.request import TxnOffsetCommitRequest as TxnOffsetCommitRequestV4  # isort: skip
-from kio.schema.txn_offset_commit.v5.request import (  # isort: skip
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse  # isort: skip
-from kio.schema.types import GroupId, TransactionalId  # isort: skip
+from kio.schema.types import TransactionalId  # isort: skip
 
 R = TypeVar("R")
 
@@ -155,16 +137,10 @@ class TransactionRequests:
         self, identity: Identity, partitions: Collection[TopicPartition], *, deadline_s: float
     ) -> None:
         """Makes partitions part of the transaction (version 1 of the protocol)."""
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=TransactionalId(self._transactional_id or ""),
-            v3_and_below_producer_id=ProducerId(identity.producer_id),
-            v3_and_below_producer_epoch=i16(identity.producer_epoch),
-            v3_and_below_topics=tuple(
-                AddPartitionsToTxnTopic(name=TopicName(topic), partitions=tuple(map(i32, numbers)))
-                for topic, numbers in _by_topic(partitions).items()
-            ),
-        )
-        await self._ask(request, AddPartitionsToTxnResponse, _codes_by_partition, deadline_s)
+        from headwater.client.producer import transaction_messages as messages
+
+        request = messages.add_partitions(self._transactional_id or "", identity, partitions)
+        await self._ask(request, messages.AddPartitionsToTxnResponse, messages.codes_by_partition, deadline_s)
 
     async def commit_offsets(
         self,
@@ -176,39 +152,28 @@ class TransactionRequests:
         deadline_s: float,
     ) -> None:
         """Makes offsets of a group part of the transaction; under version 2 of the protocol one request does."""
+        from headwater.client.producer import transaction_messages as messages
+
+        name = self._transactional_id or ""
         if not adds_by_writing:
-            announced = AddOffsetsToTxnRequest(
-                transactional_id=TransactionalId(self._transactional_id or ""),
-                producer_id=ProducerId(identity.producer_id),
-                producer_epoch=i16(identity.producer_epoch),
-                group_id=GroupId(group.group_id),
+            announced = messages.add_offsets(name, identity, group.group_id)
+            await self._ask(
+                announced, messages.AddOffsetsToTxnResponse, lambda answer: (answer.error_code,), deadline_s
             )
-            await self._ask(announced, AddOffsetsToTxnResponse, lambda answer: (answer.error_code,), deadline_s)
-        request = TxnOffsetCommitRequest(
-            transactional_id=TransactionalId(self._transactional_id or ""),
-            group_id=GroupId(group.group_id),
-            producer_id=ProducerId(identity.producer_id),
-            producer_epoch=i16(identity.producer_epoch),
-            generation_id=i32(group.generation_id),
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=_committed_topics(offsets),
-        )
+        request = messages.commit_offsets(name, identity, offsets, group, adds_by_writing=adds_by_writing)
         where = (Coordinated.GROUP, group.group_id)
-        asked = request if adds_by_writing else convert(request, TxnOffsetCommitRequestV4)
-        await self._ask(asked, TxnOffsetCommitResponse, _codes_by_offset, deadline_s, where)
+        await self._ask(request, messages.TxnOffsetCommitResponse, messages.codes_by_offset, deadline_s, where)
 
     async def end(
         self, identity: Identity, *, committed: bool, adds_by_writing: bool, deadline_s: float
     ) -> Identity | None:
         """Ends the transaction; under version 2 of the protocol that brings the identity for the next one."""
-        request = (EndTxnRequest if adds_by_writing else EndTxnRequestV4)(
-            transactional_id=TransactionalId(self._transactional_id or ""),
-            producer_id=ProducerId(identity.producer_id),
-            producer_epoch=i16(identity.producer_epoch),
-            committed=committed,
+        from headwater.client.producer import transaction_messages as messages
+
+        request = messages.end(
+            self._transactional_id or "", identity, committed=committed, adds_by_writing=adds_by_writing
         )
-        answer = await self._ask(request, EndTxnResponse, lambda answer: (answer.error_code,), deadline_s)
+        answer = await self._ask(request, messages.EndTxnResponse, lambda answer: (answer.error_code,), deadline_s)
         return Identity(int(answer.producer_id), int(answer.producer_epoch)) if answer.producer_id >= 0 else None
 
     async def adds_by_writing(self) -> bool:
@@ -258,44 +223,3 @@ class TransactionRequests:
                 raise TimedOutError(f"{subject}: gave up after {deadline_s:g} s: {failure}") from failure
             await asyncio.sleep(pause_s)
             backoff_s = min(backoff_s * 2, self._backoff_max_s)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found
-
-
-def _codes_by_partition(answer: AddPartitionsToTxnResponse) -> Iterable[ErrorCode]:
-    for topic in answer.results_by_topic_v3_and_below:
-        for result in topic.results_by_partition:
-            yield result.partition_error_code
-
-
-def _codes_by_offset(answer: TxnOffsetCommitResponse) -> Iterable[ErrorCode]:
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            yield partition.error_code
-
-
-def _committed_topics(offsets: Mapping[TopicPartition, CommittedOffset]) -> tuple[TxnOffsetCommitRequestTopic, ...]:
-    return tuple(
-        TxnOffsetCommitRequestTopic(
-            name=TopicName(topic),
-            partitions=tuple(
-                _committed_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers
-            ),
-        )
-        for topic, numbers in _by_topic(offsets).items()
-    )
-
-
-def _committed_partition(number: int, committed: CommittedOffset) -> TxnOffsetCommitRequestPartition:
-    epoch = committed.leader_epoch
-    return TxnOffsetCommitRequestPartition(
-        partition_index=i32(number),
-        committed_offset=i64(committed.offset),
-        committed_leader_epoch=i32(-1 if epoch is None else epoch),
-        committed_metadata=committed.metadata,
-    )

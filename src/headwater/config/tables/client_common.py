@@ -1,6 +1,6 @@
 """Configs that producer, consumer and admin client share: where the cluster is, and how to talk to it."""
 
-from headwater.config.definitions import ConfigDef, accept, at_least, define, one_of, one_of_any_case
+from headwater.config.definitions import ConfigDef, accept, at_least, define, each_of, one_of, one_of_any_case, only
 from headwater.config.tables.vocabulary import BOOLEAN, CLASS, HIGH, INT, LIST, LONG, LOW, PASSWORD, STRING
 
 # Two lines a row read best as a table; the formatter would make six of them.
@@ -48,13 +48,30 @@ CLIENT_COMMON: tuple[ConfigDef, ...] = (
     define("security", CLASS, None,
         doc="A Security object (TLS context, SASL function) to use in place of the configs below. Ours."),
     define("ssl.truststore.location", STRING, None, importance=HIGH,
-        doc="File of certificates (PEM) of the authorities that brokers are trusted by."),
+        doc="File of certificates (PEM) of the authorities that brokers are trusted by. Unset: the system's."),
+    define("ssl.truststore.certificates", PASSWORD, None, importance=HIGH,
+        doc="The same as text, instead of a file."),
+    define("ssl.truststore.type", STRING, "PEM", only("PEM", "PEM, as Java's stores cannot be read here: convert it"),
+        doc="Format of the trust store. Ours: PEM."),
     define("ssl.keystore.location", STRING, None, importance=HIGH,
         doc="File with the client's certificate and key (PEM)."),
+    define("ssl.keystore.certificate.chain", PASSWORD, None, importance=HIGH,
+        doc="The client's certificates as PEM text, instead of a file."),
+    define("ssl.keystore.key", PASSWORD, None, importance=HIGH,
+        doc="The client's private key as PEM text, instead of a file."),
+    define("ssl.keystore.type", STRING, "PEM", only("PEM", "PEM, as Java's stores cannot be read here: convert it"),
+        doc="Format of the key store. Ours: PEM."),
     define("ssl.key.password", PASSWORD, None, importance=HIGH,
-        doc="Password of the key in ssl.keystore.location."),
-    define("ssl.endpoint.identification.algorithm", STRING, "https", importance=LOW,
+        doc="Password of the private key, if it is encrypted."),
+    define("ssl.endpoint.identification.algorithm", STRING, "https", one_of_any_case("https", ""), importance=LOW,
         doc="Whether a broker's certificate must name its host (https) or need not (empty)."),
+    define("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), each_of("TLSv1.2", "TLSv1.3"),
+        doc="Versions of TLS that are spoken."),
+    define("ssl.protocol", STRING, "TLSv1.3", one_of("TLS", "TLSv1.2", "TLSv1.3"),
+        doc="Newest version of TLS that is spoken, if ssl.enabled.protocols has it."),
+    define("ssl.cipher.suites", LIST, (), importance=LOW,
+        doc="Cipher suites of TLSv1.2, by Java's names or OpenSSL's; with them TLSv1.3 is not spoken, whose suites "
+            "Python cannot choose. Empty: OpenSSL's choice."),
     accept("enable.metrics.push", BOOLEAN, True, importance=LOW,
         doc="Whether metrics are sent to the cluster when it asks for them."),
     accept("metric.reporters", LIST, (), importance=LOW,

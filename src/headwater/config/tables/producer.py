@@ -1,6 +1,6 @@
 """Configs of a producer: what is gathered into batches, how they are sent, and what is promised about them."""
 
-from headwater.config.definitions import INT_MAX, ConfigDef, accept, at_least, between, define, not_empty, one_of, only
+from headwater.config.definitions import INT_MAX, ConfigDef, at_least, between, define, not_empty, one_of, only
 from headwater.config.tables.vocabulary import BOOLEAN, CLASS, HIGH, INT, LONG, LOW, STRING
 
 # Two lines a row read best as a table; the formatter would make six of them.
@@ -55,10 +55,12 @@ PRODUCER_ROWS: tuple[ConfigDef, ...] = (
         doc="Whether records with a key are spread like those without."),
     define("partitioner.adaptive.partitioning.enable", BOOLEAN, True, importance=LOW,
         doc="Whether partitions that more waits for get fewer of the records without a key."),
-    accept("partitioner.availability.timeout.ms", LONG, 0, at_least(0), importance=LOW,
-        doc="After how long a broker that takes no requests gets none of the records without a key; 0 means never."),
+    define("partitioner.availability.timeout.ms", LONG, 0, at_least(0), importance=LOW,
+        doc="After how long a broker that takes no requests gets none of the records without a key; 0 means never. "
+            "Needs partitioner.adaptive.partitioning.enable."),
     define("interceptor.classes", CLASS, (), importance=LOW,
         doc="Objects that see each record before it is sent (on_send) and what became of it (on_acknowledgement)."),
-    accept("metadata.max.idle.ms", LONG, 300_000, at_least(5_000), importance=LOW,
-        doc="A topic that nothing was sent to for this long is forgotten."),
+    define("metadata.max.idle.ms", LONG, 300_000, at_least(5_000), importance=LOW,
+        doc="A topic that nothing was sent to for this long is asked about no more; the next record has to wait for "
+            "word of it."),
 )

@@ -41,7 +41,7 @@ if cython.compiled:
         octets,
         read_record,
     )
-    from cython.cimports.libc.string import memcpy
+    from cython.cimports.headwater.protocol.raw_memory import copy
 else:
     from headwater.log.cleaning.key_hash import hash_key
     from headwater.log.cleaning.raw_records import (
@@ -55,6 +55,7 @@ else:
         octets,
         read_record,
     )
+    from headwater.protocol.raw_memory import copy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -398,14 +399,14 @@ class OffsetMap:
                     largest_ms = sections[row + _BASE_TIME] + record[TIME_DELTA]
             else:
                 # Records in a row that stay are copied together.
-                _copy(target, used, data, run, begin - run)
+                copy(target, used, data, run, begin - run)
                 used += begin - run
                 run = at
             left -= 1
         if at != end:
             return -1
         if kept < sections[row + _COUNT]:
-            _copy(target, used, data, run, end - run)
+            copy(target, used, data, run, end - run)
             used += end - run
         outcomes[out + _KEPT] = kept
         outcomes[out + _TOMBSTONES] = tombstones
@@ -566,23 +567,6 @@ def _is_sane(to: cython.p_longlong, row: cython.longlong) -> cython.bint:
     if to[row + _BASE_OFFSET] < 0 or to[row + _BASE_OFFSET] > _FARTHEST:
         return False
     return to[row + _BASE_TIME] <= _FARTHEST and to[row + _BASE_TIME] >= -_FARTHEST
-
-
-@cython.cfunc
-@cython.nogil
-@cython.inline
-@cython.exceptval(check=False)
-def _copy(
-    target: cython.p_uchar,
-    to: cython.longlong,
-    source: cython.p_uchar,
-    at: cython.longlong,
-    size: cython.longlong,
-) -> cython.void:
-    if cython.compiled:
-        memcpy(target + to, source + at, size)
-    else:
-        target[to : to + size] = source[at : at + size]
 
 
 @cython.cfunc

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from headwater.admin import ConfigChange, ConfigResource, MemberName, NewTopic, Spot
+from headwater.admin import CommittedOffset, ConfigChange, ConfigResource, MemberName, NewTopic, Spot
 from headwater.aio import Admin
 from headwater.client.errors import CannotConnectError, UnsupportedError
 from headwater.config.errors import ConfigError
@@ -18,7 +18,15 @@ from peers.headwater import HeadwaterProcess
 
 T = TypeVar("T")
 
-LIST_OFFSETS, METADATA, FIND_COORDINATOR, LEAVE_GROUP, LIST_GROUPS, DELETE_TOPICS = 2, 3, 10, 13, 16, 20
+LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, LEAVE_GROUP, LIST_GROUPS, DELETE_TOPICS = (
+    2,
+    3,
+    9,
+    10,
+    13,
+    16,
+    20,
+)
 DESCRIBE_CLUSTER, LIST_TRANSACTIONS, CONSUMER_GROUP_DESCRIBE, DESCRIBE_TOPIC_PARTITIONS = 60, 66, 69, 75
 
 
@@ -97,6 +105,38 @@ def test_coordinators_are_found_one_by_one_where_the_broker_is_too_old_for_more(
     with_admin(bootstrap, use)
     with_admin(bootstrap, lambda admin: admin.delete_topic("coordinated"))
     with_admin(bootstrap, use, lacking={FIND_COORDINATOR: 3})
+
+
+def test_offsets_of_many_groups_are_one_request_or_one_each_where_the_broker_is_older(bootstrap: str) -> None:
+    groups = {f"offsets-{number}": number for number in range(40)}
+    zero, one = TopicPartition("offsets", 0), TopicPartition("offsets", 1)
+
+    async def commit(admin: Admin) -> None:
+        await admin.create_topic("offsets", partitions=2)
+        for group, offset in groups.items():
+            (await admin.alter_group_offsets(group, {zero: 0 if offset % 2 else offset, one: 7})).or_raise()
+
+    async def use(admin: Admin) -> int:
+        await admin.list_group_offsets("offsets-0")  # all connections are open after this
+        before = requests_of(admin)
+        found = (await admin.list_groups_offsets([*groups, "offsets-absent"])).or_raise()
+        sent = requests_of(admin) - before
+        assert {group: offsets.get(zero) for group, offsets in found.items()} == {
+            **{group: CommittedOffset(0 if offset % 2 else offset) for group, offset in groups.items()},
+            "offsets-absent": None,
+        }
+        assert (await admin.list_groups_offsets({"offsets-2": [zero], "offsets-3": [one]})).or_raise() == {
+            "offsets-2": {zero: CommittedOffset(2)},
+            "offsets-3": {one: CommittedOffset(7)},
+        }
+        return sent
+
+    def requests_of(admin: Admin) -> int:
+        return sum(one["requests"] for one in admin.statistics.snapshot()["connections"].values())
+
+    with_admin(bootstrap, commit)
+    assert with_admin(bootstrap, use) == 2  # where the coordinators are, and what is committed there
+    assert with_admin(bootstrap, use, lacking={OFFSET_FETCH: 7}) > 40
 
 
 UNKNOWN_ID = UUID(int=7)

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -119,6 +120,25 @@ async def test_the_new_leader_is_read_on_from_where_the_old_one_stopped() -> Non
         cluster.write(0, b"b", epoch=1)
         assert await values(consumer, 1) == [b"b"]
         assert (cluster.fetches[-1].node, cluster.fetches[-1].request.topics[0][1][0].current_leader_epoch) == (2, 1)
+
+
+@in_a_loop
+async def test_a_leader_that_a_refusal_names_is_read_at_once() -> None:
+    """Before the metadata know of it, or even of the broker; and without a look at them."""
+    async with scripted_cluster(2) as cluster, reader(cluster) as consumer:
+        cluster.listed = {1}
+        cluster.write(0, b"a")
+        assert await values(consumer, 1) == [b"a"]
+        await consumer.client.fresh_metadata()
+        asked_before = cluster.metadata_requests
+        cluster.moved[0] = Leader(2, 1)
+        cluster.write(0, b"b", epoch=1)
+        assert await values(consumer, 1) == [b"b"]
+        cluster.write(1, b"still at the first")
+        assert await values(consumer, 1) == [b"still at the first"]
+        assert cluster.metadata_requests == asked_before
+        last = {number: fetch.node for fetch in cluster.fetches for number in fetch.wanted}
+        assert last == {0: 2, 1: 1}
 
 
 @in_a_loop
@@ -379,3 +399,30 @@ async def test_where_room_is_short_a_busy_broker_does_not_keep_another_from_its_
                     cluster.write(1, b"here I am")
                 await asyncio.sleep(0.005)
             assert len(seen) < 40
+
+
+@in_a_loop
+async def test_the_end_of_a_consumer_is_the_end_of_its_sessions() -> None:
+    async with scripted_cluster() as cluster:
+        cluster.write(0, b"a")
+        cluster.answers.append(
+            lambda fetch: cluster.response(*(cluster.found(n, o) for n, o in fetch.wanted.items()), session_id=77)
+        )
+        async with reader(cluster) as consumer:
+            assert await values(consumer, 1) == [b"a"]
+            await until(lambda: cluster.fetches[-1].request.session_id == 77)
+        last = cluster.fetches[-1].request
+        assert (last.session_id, last.session_epoch, last.topics) == (77, -1, [])
+
+
+@in_a_loop
+async def test_a_broker_that_does_not_answer_does_not_keep_a_consumer_from_its_end() -> None:
+    async with scripted_cluster() as cluster:
+        cluster.answers.append(lambda _: cluster.response(session_id=77))
+        async with reader(cluster) as consumer:
+            await consumer.poll(0.1)
+            await until(lambda: cluster.fetches and cluster.fetches[-1].request.session_id == 77)
+            cluster.silent.add(1)
+            began_s = time.monotonic()
+        assert cluster.fetches[-1].request.session_epoch == -1
+        assert time.monotonic() - began_s < PATIENCE_S / 2

@@ -3,10 +3,15 @@
 import asyncio
 import gc
 import logging
+import os
 import threading
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from headwater.client.errors import ForkedError
 
 
 def sent(core: Any, count: int = 3) -> tuple[Any, Any, list[Any]]:
@@ -201,3 +206,46 @@ def test_a_handle_that_is_kept_does_not_keep_the_batch(core: Any) -> None:
 
 async def _awaited(handle: Any) -> Any:
     return await handle
+
+
+def in_a_child(ask: Callable[[], object]) -> str:
+    """What asking gives in a child process that is forked off now; an error as its type and words."""
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of any fork beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            found = repr(ask())
+        except BaseException as error:  # whatever it is, the child ends here
+            found = f"{type(error).__name__}: {error}"
+        os.write(writes, found.encode())
+        os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as told:
+        return told.read()
+
+
+def test_a_child_process_is_told_that_the_parent_settles_what_it_has_sent(core: Any) -> None:
+    accumulator, batch, handles = sent(core)
+    delivery = handles[0].delivery
+
+    async def awaited() -> object:
+        return await handles[0]
+
+    for ask in (
+        lambda: handles[0].result(5),
+        lambda: handles[0].exception(5),
+        lambda: handles[0].add_done_callback(print),
+        lambda: asyncio.run(awaited()),
+        lambda: delivery.wait(5),
+    ):
+        assert in_a_child(ask) == (
+            f"{ForkedError.__name__}: a record for orders-4 was sent by the parent process, which alone hears of it; "
+            "ask its handle there, or make a new producer in the child process, after the fork"
+        )
+    assert in_a_child(handles[0].done) == "False"
+    accumulator.done(batch, 70)
+    assert in_a_child(lambda: handles[0].result().offset) == "70"
+    assert handles[0].result().offset == 70

@@ -1,150 +1,218 @@
 """Sequence numbers: whatever is lost or refused, a broker that checks them writes each batch once and in order."""
 
-from collections import deque
+import bisect
+import itertools
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.client.producer.idempotence import MAX_UNANSWERED, SEQUENCES, Numbered, Sequences
+from headwater.client.producer.idempotence import SEQUENCES, Numbered, Sequences
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.types import TopicPartition
+from unit.client.producer.model_cluster import REMEMBERED, ModelLog, SentBatch
 
 PARTITION = TopicPartition("orders", 0)
-NONE, OUT_OF_ORDER = ErrorCode.none, ErrorCode.out_of_order_sequence_number
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 
 
-class Log:
-    """A partition with the rules of a broker: a gap is refused, one of the last five batches is taken for a copy."""
+@dataclass(eq=False)
+class Flight:
+    """A batch on the wire, or one that a broker may still get although nobody waits for it."""
 
-    def __init__(self) -> None:
-        self.values: list[int] = []
-        self.epoch = -1
-        self.next_sequence = 0
-        self.remembered: deque[int] = deque(maxlen=5)
-
-    def append(self, epoch: int, base_sequence: int, values: list[int]) -> ErrorCode:
-        if epoch < self.epoch:
-            return ErrorCode.invalid_producer_epoch
-        if epoch > self.epoch:
-            if base_sequence != 0:
-                return OUT_OF_ORDER
-            self.epoch = epoch
-            self.next_sequence = 0
-            self.remembered.clear()
-        if base_sequence in self.remembered:
-            return NONE
-        if base_sequence != self.next_sequence:
-            return OUT_OF_ORDER
-        self.values += values
-        self.remembered.append(base_sequence)
-        self.next_sequence = (base_sequence + len(values)) % SEQUENCES
-        return NONE
+    numbers: list[int]
+    numbered: Numbered
+    sent: SentBatch
+    result: tuple[ErrorCode, int] | None = None
+    """What the broker answers, once it took the batch."""
 
 
 class Story:
-    """A sender as far as numbers go: batches wait, are on the wire in order, and are answered or not."""
+    """A sender that would send anything at any time, if the numbers let it; and one partition of a broker."""
 
     def __init__(self) -> None:
         self.sequences = Sequences(transactional=False)
         self.sequences.identify(7, 0)
-        self.log = Log()
-        self.waiting: deque[tuple[list[int], Numbered | None]] = deque()
-        self.wire: deque[tuple[list[int], Numbered, tuple[int, int]]] = deque()
-        self.given_up: list[int] = []
+        self.log = ModelLog(largest_batch_bytes=1)
+        self.waiting: list[tuple[list[int], Numbered | None]] = []
+        self.wire: list[Flight] = []
+        self.late: list[Flight] = []
+        self.given_up: set[int] = set()
+        self.refused: set[int] = set()
+        self.acknowledged: dict[int, int] = {}
         self.sent = 0
+        self.used: dict[tuple[int, int], int] = {}
 
     def send(self, count: int) -> None:
         self.waiting.append((list(range(self.sent, self.sent + count)), None))
         self.sent += count
 
-    def drain(self) -> bool:
+    def drain(self, choice: int) -> bool:
+        """Sends one of those that wait: any that has a number, or the first that has none."""
         self.sequences.settle()
-        if not self.waiting:
+        first_new = next((each for each in self.waiting if each[1] is None), None)
+        candidates = [each for each in self.waiting if each[1] is not None or each is first_new]
+        if not candidates:
             return False
-        values, numbered = self.waiting[0]
+        numbers, numbered = chosen = candidates[choice % len(candidates)]
         if not self.sequences.may_send(PARTITION, numbered):
             return False
-        self.waiting.popleft()
+        self.waiting.remove(chosen)
+        overtaken = [each for each, _ in self.waiting if each[0] < numbers[0]]
+        assert not overtaken, f"{numbers} overtakes {overtaken}"
         if numbered is None:
-            numbered = self.sequences.number(PARTITION, len(values))
+            numbered = self.sequences.number(PARTITION, len(numbers))
         else:
             self.sequences.sent_again(numbered)
-        self.wire.append((values, numbered, (numbered.producer_epoch, numbered.base_sequence)))
-        assert len(self.wire) <= MAX_UNANSWERED
+        sent = SentBatch(0, numbered.producer_epoch, numbered.base_sequence, numbers, 1, is_bad=False)
+        for place, number in enumerate(numbers):
+            key = sent.epoch, sent.base_sequence + place
+            assert self.used.setdefault(key, number) == number, "one number for two records"
+        self.wire.append(Flight(numbers, numbered, sent))
+        assert len(self.wire) <= REMEMBERED
         return True
 
-    def answer(self) -> None:
-        """The broker takes the oldest request, and its answer arrives."""
-        values, numbered, (epoch, sequence) = self.wire.popleft()
-        code = self.log.append(epoch, sequence, values)
-        if code is NONE:
-            self.sequences.acknowledged(numbered, len(self.log.values))
-        else:
-            assert self.sequences.may_retry(numbered, code, 0) is not False, code
-            self.put_back(values, numbered)
+    def take(self, flights: list[Flight]) -> Flight | None:
+        """The broker takes the first batch that it has not yet."""
+        for flight in flights:
+            if flight.result is None:
+                flight.result = self.log.append(flight.sent)
+                return flight
+        return None
 
-    def break_connection(self, carried_out: int) -> None:
-        """The broker takes the first few requests, and no answer arrives any more."""
-        for number, (values, numbered, (epoch, sequence)) in enumerate(list(self.wire)):
-            if number < carried_out:
-                self.log.append(epoch, sequence, values)
-            assert self.sequences.may_retry(numbered, ErrorCode.network_exception, -1) is None
-        for values, numbered, _ in reversed(self.wire):
-            self.put_back(values, numbered)
-        self.wire.clear()
+    def answer(self) -> None:
+        """The answer to the oldest batch arrives."""
+        flight = self.wire[0]
+        if flight.result is None:
+            self.take(self.wire)
+        assert flight.result is not None
+        self.wire.pop(0)
+        code, offset = flight.result
+        if code is ErrorCode.none:
+            self.sequences.acknowledged(flight.numbered, offset + len(flight.numbers) - 1)
+            self.acknowledged.update(zip(flight.numbers, itertools.count(offset), strict=False))
+        else:
+            log_start_offset = len(self.log.numbers) if self.log.forgotten else 0
+            assert self.sequences.may_retry(flight.numbered, code, log_start_offset) is True, code
+            self.put_back(flight)
+
+    def error(self, code: ErrorCode) -> None:
+        """The oldest batch is answered with an error that passes."""
+        flight = self.wire.pop(0)
+        assert self.sequences.may_retry(flight.numbered, code, -1) is None
+        self.put_back(flight)
+
+    def break_connection(self, taken: int) -> None:
+        """The broker takes a few batches more, and no answer arrives any more."""
+        for _ in range(taken):
+            self.take(self.wire)
+        for _ in list(self.wire):
+            self.error(ErrorCode.network_exception)
 
     def refuse(self) -> None:
-        """The broker refuses the oldest request for good."""
-        values, numbered, _ = self.wire.popleft()
-        self.sequences.may_retry(numbered, ErrorCode.invalid_record, -1)
-        self.sequences.failed(numbered, was_written=False)
-        self.given_up += values
+        """The broker refuses the oldest batch for good, if it has not taken it before."""
+        if not set(self.wire[0].numbers) & set(self.log.numbers):
+            flight = self.wire.pop(0)
+            self.sequences.may_retry(flight.numbered, ErrorCode.invalid_record, -1)
+            self.sequences.failed(flight.numbered, was_written=False)
+            self.refused.update(flight.numbers)
 
-    def put_back(self, values: list[int], numbered: Numbered) -> None:
-        place = sum(1 for other, _ in self.waiting if other[0] < values[0])
-        self.waiting.insert(place, (values, numbered))
+    def split(self) -> None:
+        """The oldest batch is too large, if it is new to the broker and there is something to split."""
+        numbers = self.wire[0].numbers
+        if len(numbers) > 1 and not set(numbers) & set(self.log.numbers):
+            flight = self.wire.pop(0)
+            first, second = self.sequences.split(flight.numbered, [1, len(numbers) - 1])
+            self.put_back(Flight(numbers[:1], first, flight.sent))
+            self.put_back(Flight(numbers[1:], second, flight.sent))
+
+    def expire(self) -> None:
+        """The time of the oldest batch is over, wherever it is; the broker may get it all the same."""
+        if self.waiting and (not self.wire or self.waiting[0][0] < self.wire[0].numbers):
+            numbers, numbered = self.waiting.pop(0)
+        elif self.wire:
+            oldest = min(self.wire, key=lambda flight: flight.numbers)
+            self.wire.remove(oldest)
+            self.late.append(oldest)
+            numbers, numbered = oldest.numbers, oldest.numbered
+        else:
+            return
+        if numbered is not None:
+            self.sequences.failed(numbered, was_written=None)
+        self.given_up.update(numbers)
+
+    def forget(self) -> None:
+        """The broker forgets the producer, once nothing is on its way: after that it can tell no copy."""
+        self.finish()
+        self.log.forgotten = bool(self.log.numbers)
+
+    def put_back(self, flight: Flight) -> None:
+        bisect.insort(self.waiting, (flight.numbers, flight.numbered), key=lambda each: each[0])
 
     def finish(self) -> None:
-        for _ in range(1000):
-            while self.drain():
+        for _ in range(200):
+            while any(self.drain(choice) for choice in range(len(self.waiting))):
                 pass
             if not self.wire:
                 break
             self.answer()
+        while self.take(self.late):
+            pass
         assert not self.waiting, "batches are left that nothing lets go"
+
+    def check(self) -> None:
+        """What users were told is true."""
+        written = self.log.numbers
+        assert written == sorted(set(written)), "each once and in order"
+        assert self.acknowledged == {number: written.index(number) for number in self.acknowledged}
+        assert set(range(self.sent)) == set(self.acknowledged) | self.given_up | self.refused
+        assert not self.refused & set(written)
 
 
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(1, 3)),
-        st.tuples(st.just("drain"), st.just(0)),
+        st.tuples(st.just("drain"), st.integers(0, 5)),
+        st.tuples(st.just("drain"), st.integers(0, 5)),
         st.tuples(st.just("answer"), st.just(0)),
+        st.tuples(st.sampled_from(["take", "take late", "error", "error after append"]), st.just(0)),
+        st.tuples(st.sampled_from(["refuse", "split", "expire", "forget"]), st.just(0)),
         st.tuples(st.just("break"), st.integers(0, 5)),
-        st.tuples(st.just("refuse"), st.just(0)),
     ),
-    max_size=60,
+    max_size=50,
 )
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_each_record_is_written_once_and_in_order_whatever_is_lost_or_refused(steps: list[tuple[str, int]]) -> None:
     story = Story()
     for step, number in steps:
-        if step == "send":
-            story.send(number)
-        elif step == "drain":
-            story.drain()
-        elif step == "answer" and story.wire:
-            story.answer()
-        elif step == "break":
-            story.break_connection(number)
-        # What a broker refuses for good it has not written before.
-        elif step == "refuse" and story.wire and story.wire[0][0][0] not in story.log.values:
-            story.refuse()
+        match step:
+            case "send":
+                story.send(number)
+            case "drain":
+                story.drain(number)
+            case "take":
+                story.take(story.wire)
+            case "take late":
+                story.take(story.late)
+            case "break":
+                story.break_connection(number)
+            case "expire":
+                story.expire()
+            case "forget":
+                story.forget()
+            case "answer" | "refuse" | "split" if story.wire:
+                getattr(story, step)()
+            case "error" if story.wire:
+                story.error(ErrorCode.not_enough_replicas)
+            case "error after append" if story.wire:
+                story.take(story.wire)
+                story.error(ErrorCode.not_enough_replicas_after_append)
     story.finish()
-    assert story.log.values == [n for n in range(story.sent) if n not in story.given_up]
+    story.check()
 
 
 def test_numbers_begin_again_after_the_last_of_31_bits() -> None:
@@ -188,6 +256,24 @@ def test_a_forgotten_producer_raises_its_epoch_once_nothing_is_on_the_wire() -> 
     assert [(b.producer_epoch, b.base_sequence) for b in (first, second)] == [(1, 0), (1, 2)]
 
 
+def test_what_is_before_a_gap_is_answered_under_its_old_number_first() -> None:
+    sequences = Sequences(transactional=False)
+    sequences.identify(7, 0)
+    before, refused, behind = (sequences.number(PARTITION, 2) for _ in range(3))
+    assert sequences.may_retry(before, ErrorCode.not_enough_replicas_after_append, 0) is None
+    sequences.may_retry(refused, ErrorCode.invalid_record, 0)
+    sequences.failed(refused, was_written=False)
+    assert sequences.may_retry(behind, OUT_OF_ORDER, 0) is True
+    sequences.settle()
+    assert (before.producer_epoch, before.base_sequence) == (0, 0), "the broker may have it, and knows it by that"
+    assert [sequences.may_send(PARTITION, batch) for batch in (before, behind, None)] == [True, False, False]
+    sequences.sent_again(before)
+    sequences.acknowledged(before, 1)
+    sequences.settle()
+    assert (behind.producer_epoch, behind.base_sequence) == (1, 0)
+    assert sequences.may_send(PARTITION, behind)
+
+
 @pytest.mark.parametrize("later_one_is_taken", [True, False])
 def test_a_batch_that_ran_out_of_time_is_resolved_by_those_behind_it(later_one_is_taken: bool) -> None:
     sequences = Sequences(transactional=False)
@@ -203,6 +289,19 @@ def test_a_batch_that_ran_out_of_time_is_resolved_by_those_behind_it(later_one_i
         assert sequences.may_retry(behind, OUT_OF_ORDER, 0) is True
         sequences.settle()
         assert (behind.producer_epoch, behind.base_sequence) == (1, 0)
+
+
+def test_several_that_ran_out_of_time_are_resolved_in_whichever_order_they_did() -> None:
+    sequences = Sequences(transactional=False)
+    sequences.identify(7, 0)
+    first, second, behind = (sequences.number(PARTITION, 1) for _ in range(3))
+    # One that waits to be sent again is looked at before those on the wire.
+    sequences.may_retry(second, ErrorCode.not_enough_replicas, 0)
+    sequences.failed(second, was_written=None)
+    sequences.failed(first, was_written=None)
+    assert sequences.may_retry(behind, OUT_OF_ORDER, 0) is True
+    sequences.settle()
+    assert (behind.producer_epoch, behind.base_sequence) == (1, 0)
 
 
 def test_the_parts_of_a_split_batch_share_its_numbers() -> None:

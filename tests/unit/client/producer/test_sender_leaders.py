@@ -11,6 +11,7 @@ from headwater.client.metadata import Leader
 from headwater.client.producer.accumulator import Accumulator
 from headwater.client.producer.handles import SendHandle
 from headwater.client.producer.idempotence import Sequences
+from headwater.client.producer.producer import Producer
 from headwater.client.producer.sender import Sender
 from headwater.client.producer.settings import producer_settings
 from headwater.client.producer.statistics import ProducerStatistics
@@ -18,8 +19,12 @@ from headwater.client.statistics import ClientStatistics
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.protocol.produce_lane import PartitionResult, read_request, response_frame
 from headwater.protocol.records import decode_records, parse_header
+from scripted_cluster import TOPIC, scripted_cluster
+from scripted_cluster import Leader as ScriptedLeader
 
 VERSION = 9
+LIMITS = {"request_timeout_ms": 10_000, "delivery_timeout_ms": 12_000}
+"""So that a producer that is not as it should be ends soon."""
 
 
 class FakeBroker:
@@ -199,3 +204,49 @@ def test_a_batch_that_is_known_to_be_written_is_done_without_an_offset() -> None
         assert (await handle).offset == -1
 
     play(cluster, story)
+
+
+def test_a_leader_that_a_refusal_names_is_written_to_at_once() -> None:
+    """Before the metadata know of it, or even of the broker; and without the pause that follows other refusals."""
+
+    async def story() -> None:
+        async with scripted_cluster() as cluster:
+            cluster.listed = {1}
+            settings = {"enable_idempotence": False, "retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+            async with Producer(cluster.bootstrap, **settings, **LIMITS) as producer:
+                await (await producer.send(TOPIC, b"a"))
+                cluster.moved[0] = ScriptedLeader(2, 1)
+                await (await producer.send(TOPIC, b"b"))
+                await (await producer.send(TOPIC, b"c"))
+            assert cluster.produced == [(1, 0), (1, 0), (2, 0), (2, 0)]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_broker_that_takes_nothing_gets_no_records_without_a_key_until_it_does() -> None:
+    async def story() -> None:
+        async with scripted_cluster(2) as cluster:
+            cluster.leaders[1] = ScriptedLeader(2, 0)
+            settings = {"enable_idempotence": False, "linger_ms": 0, "batch_size": 1}
+            limits = {"max_in_flight_requests_per_connection": 2, "partitioner_availability_timeout_ms": 20, **LIMITS}
+            async with Producer(cluster.bootstrap, **settings, **limits) as producer:
+                await (await producer.send(TOPIC, b"first", partition=0))
+                cluster.silent.add(2)
+                stuck = [await producer.send(TOPIC, b"stuck", partition=1) for _ in range(3)]
+                sender = producer._sender
+                assert sender is not None
+                while not sender.unavailable:
+                    await asyncio.sleep(0.005)
+                # By chance, half of these went to the other partition; as it is, they do not get stuck.
+                for _ in range(40):
+                    await (await producer.send(TOPIC, b"free"))
+                assert {partition for _, partition in cluster.produced} == {0}
+                cluster.silent.clear()
+                for handle in stuck:
+                    await handle
+                while sender.unavailable:
+                    await asyncio.sleep(0.005)
+                while cluster.produced[-1] != (2, 1):
+                    await (await producer.send(TOPIC, b"free"))
+
+    asyncio.run(asyncio.wait_for(story(), 20))
