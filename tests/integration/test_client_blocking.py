@@ -68,6 +68,8 @@ def read(consumer: hw.Consumer, count: int) -> list[hw.Record]:
 
 # Producer
 
+_NO_MEMORY = r"max\.block\.ms = 300: .* take all of buffer\.memory = 32768"
+
 
 def test_a_record_is_sent_and_its_handle_tells_where_it_is(bootstrap: str, topic: str) -> None:
     with hw.Producer(bootstrap, acks="all", linger_ms=5) as producer:
@@ -117,11 +119,56 @@ def test_send_waits_for_memory_only_as_long_as_max_block_ms(headwater: Headwater
         producer.send(topic, b"x", partition=0).result(10)
         os.kill(headwater.pid, signal.SIGSTOP)
         try:
-            with pytest.raises(hw.TimedOutError, match=r"max\.block\.ms = 300: buffer\.memory = 32768 is taken"):
+            with pytest.raises(hw.TimedOutError, match=_NO_MEMORY):
                 collections.deque((producer.send(topic, b"x" * 1000, partition=0) for _ in range(100)), maxlen=0)
         finally:
             os.kill(headwater.pid, signal.SIGCONT)
         producer.flush(20)
+
+
+def test_tables_larger_than_the_memory_are_sent_by_many_threads_at_once(bootstrap: str, topic: str) -> None:
+    """Each thread encodes its rows itself, and waits for memory like those who send row by row."""
+    pyarrow = pytest.importorskip("pyarrow")
+
+    def table(thread: int) -> Any:
+        numbers = range(thread * 10_000, (thread + 1) * 10_000)
+        return pyarrow.table({"value": [str(number) for number in numbers], "place": [thread % 2] * 10_000})
+
+    with (
+        hw.Producer(bootstrap, batch_size=2000, buffer_memory=32 * 1024) as producer,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        sendings = [
+            threads.submit(producer.send_arrow, topic, table(thread), value="value", partition_by="place")
+            for thread in range(4)
+        ]
+        sent = [sending.result(20).result(20) for sending in sendings]
+    assert [(list(rows), rows[thread % 2].count) for thread, rows in enumerate(sent)] == [
+        ([thread % 2], 10_000) for thread in range(4)
+    ]
+    with reader(bootstrap, topic) as consumer:
+        found = values(read(consumer, 40_000))
+    for thread in range(4):
+        assert [number for number in found if number // 10_000 == thread] == list(
+            range(thread * 10_000, (thread + 1) * 10_000)
+        )
+
+
+def test_a_table_waits_for_memory_only_as_long_as_max_block_ms(headwater: HeadwaterProcess, topic: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"value": [b"x" * 1000] * 100})
+    with hw.Producer(headwater.bootstrap, buffer_memory=32 * 1024, max_block_ms=300) as producer:
+        producer.send(topic, b"x", partition=0).result(10)
+        os.kill(headwater.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(hw.TimedOutError, match=_NO_MEMORY):
+                producer.send_arrow(topic, table, value="value")
+        finally:
+            os.kill(headwater.pid, signal.SIGCONT)
+        producer.flush(20)
+        assert producer.send_arrow(topic, table, value="value").count == 100
+    with pytest.raises(ClosedError, match="the producer is closed"):
+        producer.send_arrow(topic, table, value="value")
 
 
 def test_a_topic_that_is_not_there_is_told_with_its_name(bootstrap: str) -> None:
@@ -202,6 +249,14 @@ def test_poll_gives_lists_and_for_gives_one_after_the_other(bootstrap: str, topi
         assert values(first) == list(range(10))
         following = [int(record.value or b"") for _, record in zip(range(600), consumer, strict=False)]
         assert following == list(range(10, 610))
+
+
+def test_settings_may_come_by_kafkas_names(bootstrap: str, topic: str) -> None:
+    filled(bootstrap, topic, 3)
+    config = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    with hw.Consumer.from_config(config) as consumer:
+        consumer.subscribe([topic])
+        assert values(read(consumer, 3)) == [0, 1, 2]
 
 
 def test_all_records_come_once_and_in_order_while_more_are_fetched(bootstrap: str, topic: str) -> None:

@@ -387,8 +387,8 @@ class Consumer(BlockingClient["ThreadedConsumer"]):
 class ThreadedConsumer(AsyncConsumer):
     """The asyncio consumer as it lives on its thread, with what a program in another thread needs of it."""
 
-    def __init__(self, bootstrap: str | None, group: str | None, topics: Iterable[str] | None, **settings: Any) -> None:
-        super().__init__(bootstrap, group, topics, **settings)
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
         self._polled_s = -math.inf
         self._news_for_thread = threading.Event()
 

@@ -7,13 +7,13 @@ whose topic is not known yet, makes the caller wait.
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from headwater.client.blocking.client import BlockingClient
 from headwater.client.blocking.io_thread import IoThread
-from headwater.client.errors import ClientError, TimedOutError
+from headwater.client.errors import ClientError
 from headwater.client.producer.accumulator import Accumulator
 from headwater.client.producer.handles import OnDelivery, SendHandle
 from headwater.client.producer.interceptors import ProducerRecord
@@ -27,9 +27,10 @@ from headwater.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headwater.client.producer.arrow import ArrowHandle
+    from headwater.client.producer.arrow import ArrowHandle, ColumnNames
     from headwater.client.producer.statistics import ProducerStatistics
 
+T = TypeVar("T")
 _log = logging.getLogger("headwater")
 
 # A signal that comes right before Python begins to wait for a lock does not end the wait; it is seen in the next one.
@@ -139,17 +140,10 @@ class Producer(BlockingClient["ThreadedProducer"]):
         >>> producer.send_arrow("orders", table, key="customer", value="order").result()  # doctest: +SKIP
         {0: SentRows(count=1000000, first_offset=0, last_offset=999999)}
         """
-        return self._io.run(
-            self._client.send_arrow(
-                topic,
-                table,
-                key=key,
-                value=value,
-                partition_by=partition_by,
-                timestamp=timestamp,
-                headers=headers,
-            )
-        )
+        from headwater.client.producer.arrow import ColumnNames
+
+        names = ColumnNames(key=key, value=value, partition_by=partition_by, timestamp=timestamp, headers=headers)
+        return self._client.send_table(topic, table, names)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Waits until everything sent so far is written or has failed; handles tell which."""
@@ -236,6 +230,20 @@ class ThreadedProducer(AsyncProducer):
         self._io = io
         super().__init__(bootstrap, **settings)
 
+    def send_table(self, topic: str, table: "pa.Table | pa.RecordBatch", names: "ColumnNames") -> "ArrowHandle":
+        """In the thread that sends: its rows are encoded there, while the producer's own thread sends others."""
+        self._io.check_usable()
+        if not self.records.knows(topic, None):
+            self._io.run(self.wait_for_topic(topic))
+        return _run_here(self._send_table(topic, table, names))
+
+    async def _place(self, record: UnplacedRecord) -> SendHandle:
+        return self._hold_back(record)
+
+    async def _wait_for_room(self, ticket: RoomTicket) -> None:
+        if not _granted(ticket, time.monotonic() + self.settings.max_block_ms / 1000):
+            raise self._no_room()
+
     def _hold_back(self, record: UnplacedRecord) -> SendHandle:
         """In the thread that sends: waits for what a record cannot go without, word of its topic and memory."""
         self._io.check_usable()
@@ -246,13 +254,19 @@ class ThreadedProducer(AsyncProducer):
         while handle is None:
             with self.records.line_up(record) as ticket:
                 if not _granted(ticket, gives_up_at_s):
-                    raise TimedOutError(
-                        f"no room for a record for topic {record.topic} within max.block.ms = "
-                        f"{self.settings.max_block_ms}: buffer.memory = {self.settings.buffer_memory} is taken by "
-                        "records that are not acknowledged yet; send more slowly, or raise it"
-                    )
+                    raise self._no_room()
                 handle = self.records.place(record, ticket)
         return handle
+
+
+def _run_here(rows: Coroutine[Any, Any, T]) -> T:
+    """Runs what waits, if at all, as threads do: between two steps it only lets others have their turn."""
+    try:
+        while True:
+            rows.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def _granted(ticket: RoomTicket, gives_up_at_s: float) -> bool:

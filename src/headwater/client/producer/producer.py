@@ -31,7 +31,7 @@ from headwater.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headwater.client.producer.arrow import ArrowHandle
+    from headwater.client.producer.arrow import ArrowHandle, ColumnNames
 
 
 class Producer:
@@ -177,17 +177,23 @@ class Producer:
         >>> await handle  # doctest: +SKIP
         {0: SentRows(count=1000000, first_offset=0, last_offset=999999)}
         """
-        from headwater.client.producer.arrow import ArrowHandle, ColumnNames, TableSender, rows_with_headers
+        from headwater.client.producer.arrow import ColumnNames
 
         names = ColumnNames(key=key, value=value, partition_by=partition_by, timestamp=timestamp, headers=headers)
         self._running()
+        await self.wait_for_topic(topic)
+        return await self._send_table(topic, table, names)
+
+    async def _send_table(self, topic: str, table: "pa.Table | pa.RecordBatch", names: "ColumnNames") -> "ArrowHandle":
+        """Puts the rows of a table on their way to a topic that is known."""
+        from headwater.client.producer.arrow import ArrowHandle, TableSender, rows_with_headers
+
         if self.records.refusal is not None:
             raise self.records.refusal
-        await self.wait_for_topic(topic)
         handle = ArrowHandle()
         partitions = self.client.partition_count(topic)
         assert partitions is not None
-        if headers is not None:
+        if names.headers is not None:
             for record in rows_with_headers(table, names, topic, partitions):
                 handle.add([AppendedRows(self.records.place(record) or await self._place(record), 1)])
             return handle
@@ -403,15 +409,17 @@ class Producer:
                     return placed
 
     async def _wait_for_room(self, ticket: RoomTicket) -> None:
-        limit_ms = self.settings.max_block_ms
         try:
-            async with asyncio.timeout(limit_ms / 1000):
+            async with asyncio.timeout(self.settings.max_block_ms / 1000):
                 await ticket.future(asyncio.get_running_loop())
         except TimeoutError:
-            raise TimedOutError(
-                f"no memory was free within max.block.ms = {limit_ms}: records on their way take all of "
-                f"buffer.memory = {self.settings.buffer_memory}; send more slowly, or raise it"
-            ) from None
+            raise self._no_room() from None
+
+    def _no_room(self) -> TimedOutError:
+        return TimedOutError(
+            f"no memory was free within max.block.ms = {self.settings.max_block_ms}: records on their way take all of "
+            f"buffer.memory = {self.settings.buffer_memory}; send more slowly, or raise it"
+        )
 
     async def wait_for_topic(self, topic: str, partition: int | None = None) -> None:
         """Waits until it is known where records of a topic (and partition) go; `TimedOutError` after `max.block.ms`."""
