@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+import headwater
 from conformance.actions import unique_name
 from headwater.client.consumer.consumer import Consumer
 from headwater.client.consumer.group_errors import CommitFailedError, RebalanceInProgressError
@@ -78,20 +80,20 @@ class Seen:
             self.count += 1
 
 
+def small_answers(**settings: Any) -> dict[str, Any]:
+    """Settings with which there are many answers."""
+    return {
+        "auto_offset_reset": "earliest",
+        "max_partition_fetch_bytes": 2000,
+        "max_poll_records": 50,
+        "fetch_max_wait_ms": 50,
+        **IMPATIENT,
+        **settings,
+    }
+
+
 def consumer_of(bootstrap: str, topic: str, **settings: Any) -> Consumer:
-    """Small answers, so that there are many of them."""
-    return Consumer(
-        bootstrap,
-        topics=[topic],
-        **{
-            "auto_offset_reset": "earliest",
-            "max_partition_fetch_bytes": 2000,
-            "max_poll_records": 50,
-            "fetch_max_wait_ms": 50,
-            **IMPATIENT,
-            **settings,
-        },
-    )
+    return Consumer(bootstrap, topics=[topic], **small_answers(**settings))
 
 
 def test_lost_answers_and_cut_connections_cost_no_record_and_double_none(network: FlakyProxy) -> None:
@@ -115,6 +117,37 @@ def test_lost_answers_and_cut_connections_cost_no_record_and_double_none(network
     consumer = asyncio.run(read())
     assert network.lost >= 10
     assert consumer.statistics.fetch_failures >= 15
+
+
+@pytest.mark.parametrize("by", ["row", "column"])
+def test_a_blocking_consumer_which_receives_while_others_work_misses_nothing_either(
+    network: FlakyProxy, by: str
+) -> None:
+    topic, chance, wanted = unique_name(), random.Random(2), 6000
+    produce(network.address, topic, range(wanted))
+    read, ends_s = dict.fromkeys(range(PARTITIONS), b""), time.monotonic() + PATIENCE_S
+    count = next_fault = 0
+    settings = small_answers(request_timeout_ms=300)
+    with headwater.Consumer(network.address, topics=[topic], **settings) as consumer:
+        while count < wanted and time.monotonic() < ends_s:
+            if by == "row":
+                parts = [(each.partition, [each.value]) for each in consumer.poll(timeout=1.0)]
+            else:
+                polled = consumer.poll_columns(1.0)
+                parts = [(number, [each.values[row] for row in range(len(each))]) for _, number, each in polled]
+            for partition, values in parts:
+                read[partition] += b"".join(b"%b " % (value or b"") for value in values)
+                count += len(values)
+            if count >= next_fault:
+                next_fault += 200
+                disturb(network, chance)
+        failures = consumer.statistics.fetch_failures
+    assert read == {
+        partition: b"".join(b"%d " % number for number in range(partition, wanted, PARTITIONS))
+        for partition in range(PARTITIONS)
+    }
+    assert network.lost >= 10
+    assert failures >= 10
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
