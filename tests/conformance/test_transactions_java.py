@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
+import headwater
+from headwater.types import TopicPartition
 from peers.apache import ToolFailedError, run_tool
 from peers.presence import require_apache
 
@@ -15,6 +17,7 @@ from .actions import (
     DELETE,
     LATEST,
     SET,
+    Topic,
     alter_incrementally,
     create_topic,
     describe_configs,
@@ -40,24 +43,54 @@ def _tools() -> None:
     require_apache()
 
 
+def copied(broker: Broker, source: Topic, target: Topic, group: str, count: int, *modes: str) -> int:
+    """Has so many records copied in transactions, a third of which are aborted; how many the tool has read at last."""
+    said = run_tool(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", broker.bootstrap, "--transactional-id", unique_name("copier"), "--transaction-size", "10"),
+        *("--input-topic", source.name, "--input-partition", "0", "--output-topic", target.name),
+        *("--consumer-group", group, "--max-messages", str(count), "--enable-random-aborts", *modes),
+    )
+    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return int(told[-1]["consumed"])
+
+
 @pytest.mark.parametrize("mode", ["assigned", "subscribed"])
 def test_a_message_copier_copies_each_record_once(broker: Broker, wire: Wire, mode: str) -> None:
     """It reads, writes and commits its offsets in transactions, a third of which it aborts, and goes back for them."""
     source, target, group = create_topic(wire), create_topic(wire), new_group(wire)
     produce_ok(wire, source, batch(*(b"%d" % number for number in range(120))))
-    transactional_id = unique_name("copier")
-    said = run_tool(
-        "org.apache.kafka.tools.TransactionalMessageCopier",
-        *("--broker-list", broker.bootstrap, "--transactional-id", transactional_id, "--transaction-size", "10"),
-        *("--input-topic", source.name, "--input-partition", "0", "--output-topic", target.name),
-        *("--consumer-group", group, "--max-messages", "120", "--enable-random-aborts"),
-        *(("--group-mode", "--use-group-metadata") if mode == "subscribed" else ()),
-    )
-    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert told[-1]["consumed"] == 120
+    modes = ("--group-mode", "--use-group-metadata") if mode == "subscribed" else ()
+    assert copied(broker, source, target, group, 120, *modes) == 120
     assert committed(wire, group, source, require_stable=True)[0].committed_offset == 120
     settle(wire, target)
     assert read(broker, target, "read_committed") == [b"%d" % number for number in range(120)]
+
+
+def test_java_reads_what_our_producer_committed_and_our_consumer_what_java_did(broker: Broker, wire: Wire) -> None:
+    source, target, group = create_topic(wire), create_topic(wire), new_group(wire)
+    kept = [b"%d" % number for number in range(60) if number // 10 % 2 == 0]
+    with headwater.Producer(broker.bootstrap, transactional_id=unique_name("ours")) as producer:
+        producer.init_transactions()
+        for first in range(0, 60, 10):
+            producer.begin_transaction()
+            handles = [producer.send(source.name, b"%d" % number) for number in range(first, first + 10)]
+            handles[-1].result(20)
+            if first // 10 % 2 == 0:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert copied(broker, source, target, group, len(kept)) == len(kept)
+    settle(wire, target)
+    reading = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    found: list[bytes | None] = []
+    place = TopicPartition(target.name, 0)
+    with headwater.Consumer(broker.bootstrap, **reading) as consumer:
+        consumer.assign([place])
+        end = consumer.end_offsets([place])[place]
+        while consumer.position(place) < end:
+            found += [record.value for record in consumer.poll(timeout=1.0)]
+    assert found == kept
 
 
 # Columns that chance or the clock fills.
