@@ -7,7 +7,7 @@ The text for Prometheus is written by hand: the format is a dozen lines of code,
 more dependency with one registry for the whole process, and a process may have many clients.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headwater.client.addresses import Address
@@ -47,6 +47,9 @@ class ConnectionStatistics:
             "latency_max_ms": self.latency.largest_s * 1e3,
         }
 
+    def __repr__(self) -> str:
+        return shown(self, self.snapshot())
+
 
 class ClientStatistics:
     """What one client has done so far.
@@ -79,6 +82,9 @@ class ClientStatistics:
             "connections": {str(address): one.snapshot() for address, one in list(self._connections.items())},
         }
 
+    def __repr__(self) -> str:
+        return shown(self, self.snapshot() | {"connections": len(self._connections)})
+
     def prometheus(self) -> str:
         """All numbers in Prometheus' text format; `# TYPE` once for each metric."""
         return "".join(f"{line}\n" for line in self._lines())
@@ -103,6 +109,20 @@ class ClientStatistics:
         yield f"# TYPE {_PREFIX}request_latency_seconds histogram"
         for labels, one in by_labels.items():
             yield from histogram_lines(f"{_PREFIX}request_latency_seconds", labels, one.latency)
+
+
+def shown(statistics: object, snapshot: Mapping[str, Any]) -> str:
+    """One line for people: the numbers of a snapshot, but for those by partition or broker and those of others.
+
+    >>> ClientStatistics("billing")
+    ClientStatistics(client_id='billing', metadata_refreshes=0, metadata_failures=0, connections=0)
+    """
+    numbers = {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in snapshot.items()
+        if not isinstance(value, Mapping)
+    }
+    return f"{type(statistics).__name__}({', '.join(f'{name}={value!r}' for name, value in numbers.items())})"
 
 
 _PREFIX = "headwater_client_"

@@ -2,13 +2,18 @@
 
 import math
 import re
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.client.addresses import Address
+from headwater.client.consumer.statistics import ConsumerStatistics
 from headwater.client.latency import LatencyHistogram
+from headwater.client.producer.statistics import ProducerStatistics
 from headwater.client.statistics import ClientStatistics
+from headwater.types import TopicPartition
 
 SAMPLE = re.compile(r'^[a-z_]+\{([a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\} -?[0-9.e+-]+$')
 
@@ -70,3 +75,32 @@ def test_a_snapshot_has_the_numbers_by_address() -> None:
     assert statistics.of(Address("kafka", 9092)) is one
     found = statistics.snapshot()["connections"]["kafka:9092"]
     assert (found["reconnects"], found["requests"], found["latency_p99_ms"]) == (2, 7, 0)
+
+
+def test_statistics_are_printed_as_one_line_of_their_numbers() -> None:
+    client = ClientStatistics("billing")
+    connection = client.of(Address("kafka", 9092))
+    connection.requests = 7
+    client.metadata_refreshes = 2
+    assert (
+        repr(client)
+        == "ClientStatistics(client_id='billing', metadata_refreshes=2, metadata_failures=0, connections=1)"
+    )
+    assert repr(connection).startswith("ConnectionStatistics(requests=7, answers=0, in_flight=0, bytes_in=0,")
+    accumulator: Any = SimpleNamespace(pending_records=3, used_bytes=16_384)
+    producer = ProducerStatistics(client, accumulator)
+    producer.records_written = 5
+    assert repr(producer) == (
+        "ProducerStatistics(records_written=5, records_failed=0, batches_written=0, bytes_written=0, "
+        "batches_sent_again=0, batches_split=0, records_pending=3, buffer_bytes=16384)"
+    )
+    lags = {TopicPartition("orders", 0): 3, TopicPartition("orders", 1): 4}
+    consumer = ConsumerStatistics(client, lambda: lags, lambda: 2)
+    consumer.polls, consumer.records = 4, 60
+    assert repr(consumer) == (
+        "ConsumerStatistics(polls=4, records=60, fetches=0, fetch_failures=0, sessions_lost=0, bytes_fetched=0, "
+        "assigned_partitions=2, lag=7)"
+    )
+    consumer.group.heartbeat_answered(0.0123456)
+    assert "heartbeats=1," in repr(consumer.group)
+    assert "heartbeat_latency_average_ms=12.346," in repr(consumer.group)

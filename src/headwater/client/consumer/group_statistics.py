@@ -8,6 +8,7 @@ import time
 from typing import Any, Final
 
 from headwater.client.latency import LatencyHistogram
+from headwater.client.statistics import shown
 
 COUNTERS: Final = ("rebalances", "rebalances_failed", "heartbeats", "heartbeats_failed", "commits", "commits_failed")
 GAUGES: Final = ("last_rebalance_duration_s", "last_rebalance_at_s", "last_heartbeat_at_s")
@@ -88,3 +89,6 @@ class GroupStatistics:
             found[f"{name}_average_ms"] = latency.average_s * 1e3
             found[f"{name}_max_ms"] = latency.largest_s * 1e3
         return found
+
+    def __repr__(self) -> str:
+        return shown(self, self.snapshot())

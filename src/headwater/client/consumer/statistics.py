@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from headwater.client.consumer.group_statistics import COUNTERS, GAUGES, LATENCIES, GroupStatistics
-from headwater.client.statistics import ClientStatistics, escaped, histogram_lines
+from headwater.client.statistics import ClientStatistics, escaped, histogram_lines, shown
 from headwater.types import TopicPartition
 
 _COUNTERS: Final = ("polls", "records", "fetches", "fetch_failures", "sessions_lost", "bytes_fetched")
@@ -52,6 +52,10 @@ class ConsumerStatistics:
             "group": self.group.snapshot(),
             "client": self.client.snapshot(),
         }
+
+    def __repr__(self) -> str:
+        found = self.snapshot()
+        return shown(self, found | {"lag": sum(found["lag"].values())})
 
     def prometheus(self) -> str:
         """All numbers in Prometheus' text format, those of the connections too."""

@@ -180,6 +180,14 @@ class Accumulator(Gathering):
         """Takes out the queued batches that are older than that, for the caller to fail."""
         return self._take_out(now_ms - delivery_timeout_ms)
 
+    def next_expiry_ms(self, delivery_timeout_ms: int) -> int:
+        """When the next of the queued batches will be older than that; in a far future if there is none."""
+        earliest_ms: int = _FOR_EVER_MS
+        with self.lock:
+            for queue in self._waiting:
+                earliest_ms = min(earliest_ms, queue.batches[0].created_ms)
+        return earliest_ms + delivery_timeout_ms
+
     def abandon(self) -> list[Batch]:
         """Takes out every queued batch, for the caller to fail."""
         return self._take_out(_FOR_EVER_MS)

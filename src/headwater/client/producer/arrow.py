@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.client.errors import RecordTooLargeError
 from headwater.client.producer.accumulator import Accumulator, AppendedRows
-from headwater.client.producer.handles import SPLIT, Delivery, SendHandle
+from headwater.client.producer.handles import PENDING, SPLIT, Delivery, SendHandle
 from headwater.client.producer.partitioners import partition_for_key, partitions_for_keys, rows_by_partition
 from headwater.client.producer.sending import UnplacedRecord
 from headwater.protocol.record_writing import BinaryRows, RecordRows, as_bytes, encoded_headers
@@ -283,7 +283,7 @@ def _times(column: pa.Array) -> pa.Array:
 
 
 def _is_settled(delivery: Delivery) -> bool:
-    return delivery.wait(0)
+    return delivery.state != PENDING and all(_is_settled(part) for _, part in delivery.parts)
 
 
 def _error_in(delivery: Delivery, index: int, count: int) -> Exception | None:

@@ -176,11 +176,16 @@ class Sender:
         """Until something happens: a batch, an answer, a connection, or the time comes for the next of them."""
         if self._awake.is_set():
             return
-        times = [request.expires_ms for request in self._under_way]
+        look_ms = self._look_for_late_at_ms
+        # Nothing is found late before the next look: to wake for it earlier would be in vain.
+        times = [max(request.expires_ms, look_ms) for request in self._under_way]
         next_ready_ms = self._accumulator.next_ready_ms(now_ms)
         if next_ready_ms is not None:
             # What is ready and was not sent waits for an answer or a connection, and at last for its own end.
-            times.append(next_ready_ms if next_ready_ms > now_ms else now_ms + self._patience_ms)
+            times.append(next_ready_ms if next_ready_ms > now_ms else look_ms)
+            if next_ready_ms > look_ms:
+                # The pause before a retry may be longer than what is left of a batch's time.
+                times.append(max(self._accumulator.next_expiry_ms(self._settings.delivery_timeout_ms), look_ms))
         if not times:
             await self._awake.wait()
             return

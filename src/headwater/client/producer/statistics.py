@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headwater.client.producer.accumulator import Accumulator
-from headwater.client.statistics import ClientStatistics, escaped
+from headwater.client.statistics import ClientStatistics, escaped, shown
 
 _COUNTERS: Final = (
     "records_written",
@@ -53,6 +53,9 @@ class ProducerStatistics:
             **{name: getattr(self, name) for name in (*_COUNTERS, *_GAUGES)},
             "client": self.client.snapshot(),
         }
+
+    def __repr__(self) -> str:
+        return shown(self, self.snapshot())
 
     def prometheus(self) -> str:
         """All numbers in Prometheus' text format, those of the connections too."""

@@ -249,3 +249,17 @@ def test_a_child_process_is_told_that_the_parent_settles_what_it_has_sent(core: 
     accumulator.done(batch, 70)
     assert in_a_child(lambda: handles[0].result().offset) == "70"
     assert handles[0].result().offset == 70
+
+
+def test_the_handle_of_rows_tells_a_child_process_what_it_told_the_parent(core: Any) -> None:
+    arrow = pytest.importorskip("headwater.client.producer.arrow", exc_type=ImportError)
+    accumulator, batch, handles = sent(core)
+    rows = arrow.ArrowHandle()
+    rows.add([core.accumulator.AppendedRows(handles[0], 3)])
+    assert in_a_child(rows.done) == "False"
+    accumulator.split(batch)
+    (ready,) = accumulator.ready(10**9)
+    accumulator.done(accumulator.drain(ready, 10**9), 70)
+    assert in_a_child(rows.done) == "False", "half of the rows are still on their way"
+    accumulator.done(accumulator.drain(ready, 10**9), 71)
+    assert (rows.done(), in_a_child(rows.done)) == (True, "True")

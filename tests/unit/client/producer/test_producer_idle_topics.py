@@ -40,11 +40,11 @@ def test_an_idle_topic_is_asked_about_no_more_until_something_is_sent() -> None:
         async with scripted_cluster() as cluster:
             settings = {"enable_idempotence": False, "metadata_max_age_ms": 20, "linger_ms": 0}
             async with Producer(cluster.bootstrap, **settings) as producer:
-                producer._idle_topics = IdleTopics(200)  # less than the setting allows
                 await (await producer.send(TOPIC, b"a"))
-                cluster.topics_asked_for.clear()
+                producer._idle_topics = IdleTopics(0)  # as if that long had passed already
                 while TOPIC in producer.client.known_topics:
                     await asyncio.sleep(0.005)
+                producer._idle_topics = IdleTopics(60_000)
                 assert not producer.records.knows(TOPIC)
                 cluster.topics_asked_for.clear()
                 while len(cluster.topics_asked_for) < 3:
