@@ -10,7 +10,9 @@ No clock, no network: it is told what was sent and what was answered. The rules,
   Batches before the gap are sent again under the numbers that they have, and answered first: an attempt may have been
   written, and under another number the broker would not know it again.
 - Where a batch ran out of time after it was sent, nobody knows whether its number was used. No new batch is numbered
-  until those behind it are answered: if one was taken, so was it; if none was, the epoch is raised.
+  until those behind it are answered: if one was taken, so was it; if none was, the epoch is raised. One of which an
+  attempt was never answered keeps its number even so, and is tried until it is taken or its time ends too: what we gave
+  up waiting for may still reach the broker, both batches of it. Java's client raises the epoch, and may write it twice.
 - In a transaction the epoch is not raised here: its coordinator does that when the transaction is aborted.
 """
 
@@ -24,6 +26,8 @@ SEQUENCES: Final = 1 << 31
 """Sequence numbers begin again at 0 after 2^31 - 1."""
 MAX_UNANSWERED: Final = 5
 NO_SEQUENCE: Final = -1
+FATE_UNKNOWN: Final = frozenset({ErrorCode.network_exception, ErrorCode.request_timed_out})
+"""What stands for an answer that never came."""
 _LAST_EPOCH: Final = 2**15 - 1
 
 
@@ -38,6 +42,8 @@ class Numbered:
     base_sequence: int
     on_the_wire: bool = True
     renumbered: bool = False
+    unheard: bool = False
+    """Whether an attempt under this number was never answered."""
 
     @property
     def next_sequence(self) -> int:
@@ -62,7 +68,7 @@ class _Row:
         self.next_sequence = self.next_acknowledged = 0
         for batch in self.unanswered:
             batch.producer_id, batch.producer_epoch = producer_id, producer_epoch
-            batch.base_sequence, batch.renumbered = self.next_sequence, True
+            batch.base_sequence, batch.renumbered, batch.unheard = self.next_sequence, True, False
             self.next_sequence = batch.next_sequence
 
     @property
@@ -139,6 +145,7 @@ class Sequences:
     def may_retry(self, batch: Numbered, code: ErrorCode, log_start_offset: int) -> bool | None:
         """Whether a batch that was refused is sent again; None where the code alone decides."""
         batch.on_the_wire = False
+        batch.unheard = batch.unheard or code in FATE_UNKNOWN
         row = self._row(batch.partition)
         if code is ErrorCode.unknown_producer_id:
             if log_start_offset == -1 or batch.renumbered:
@@ -159,7 +166,7 @@ class Sequences:
             if self._transactional:
                 return False
             # With nothing before it that could still be written, what ran out of time was not.
-            if is_resolved or row.unanswered[:1] == [batch]:
+            if is_resolved or (row.unanswered[:1] == [batch] and not batch.unheard):
                 self._note_gap(batch)
             return True
         return None

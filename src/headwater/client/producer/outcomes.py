@@ -13,7 +13,7 @@ from headwater.client.errors import ClientError, ProducerFencedError, RefusedErr
 from headwater.client.leader_hints import SAY_WHO_LEADS
 from headwater.client.producer.accumulator import Accumulator, monotonic_ms
 from headwater.client.producer.batch_building import Batch
-from headwater.client.producer.idempotence import Numbered, Sequences
+from headwater.client.producer.idempotence import FATE_UNKNOWN, Numbered, Sequences
 from headwater.client.producer.produce_lane import PartitionAnswer
 from headwater.client.producer.queues import PartitionQueue
 from headwater.client.producer.settings import ProducerSettings
@@ -39,7 +39,6 @@ _STALE_METADATA: Final = frozenset(
 """After these the cluster may look different from what we know."""
 _BRIEF_PAUSE_MS: Final = 20
 """While the transaction before is being ended, which takes milliseconds and not the usual pause."""
-_FATE_UNKNOWN: Final = frozenset({ErrorCode.network_exception, ErrorCode.request_timed_out})
 _FATAL: Final = frozenset(
     {
         ErrorCode.producer_fenced,
@@ -133,7 +132,7 @@ class BatchOutcomes:
             retriable = self._sequences.may_retry(numbered, code, answer.log_start_offset)
         if retriable is None:
             retriable = code.retriable
-        if self._transactions is not None and self._transactions.only_aborts and code not in _FATE_UNKNOWN:
+        if self._transactions is not None and self._transactions.only_aborts and code not in FATE_UNKNOWN:
             retriable = False
         in_time = now_ms - batch.created_ms < self._settings.delivery_timeout_ms
         kind = ProducerFencedError if code is ErrorCode.producer_fenced else RefusedError
@@ -149,7 +148,7 @@ class BatchOutcomes:
             self.done(batch, -1, -1)
         else:
             # Given up for want of time or attempts, it may still be in the log by an earlier attempt.
-            was_written = None if retriable or code in _FATE_UNKNOWN else False
+            was_written = None if retriable or code in FATE_UNKNOWN else False
             self.fail(batch, error, was_written=was_written, record_errors=_record_errors(batch, code, answer))
 
     def _led_by_other(self, batch: Batch, broker: int | None) -> bool:

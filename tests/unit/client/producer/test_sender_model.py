@@ -193,3 +193,10 @@ def test_what_is_behind_a_batch_that_was_given_up_is_not_written_twice(core: Cor
     both_are_written = [Fate("refuse_after_append"), Fate("lose_answer", there_ms=5)]
     story = Story([("send", 0, 8)], [*both_are_written, Fate("refuse")], retries=1)
     assert check(story, core).logs[0].numbers == list(range(8))
+
+
+def test_what_was_given_up_may_arrive_late_and_what_is_behind_it_is_not_written_twice(core: Core) -> None:
+    """Both requests reach the broker after the client's patience; the first record's time ends in between."""
+    steps = [("send", 0, 1), ("pause", 0, 20), ("pause", 0, 20), ("send", 0, 1)]
+    story = Story(steps, [Fate("serve", 120, 0)], most_in_flight=2, delivery_timeout_ms=110)
+    assert check(story, core).logs[0].numbers == [0, 1]
