@@ -87,7 +87,7 @@ def test_trap_members_that_join_all_at_once_are_all_known(broker: Broker, wire: 
         members.until_spread(topic, 2, 2, 2, 2)
         for number in range(4):
             members.start(f"late-{number}", topic.name)
-        members.stop(members.running[0])
+        members.leave(members.running[0])
         members.until_spread(topic, 1, 1, 1, 1, 1, 1, 2)
         assert [member.errors for member in members.running] == [[]] * 7
 

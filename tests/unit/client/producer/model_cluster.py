@@ -314,7 +314,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return int(self.now_s * 1000 + 1e-6)
 
 
-class _VirtualSelector(selectors.SelectSelector):
+class _VirtualSelector(selectors.EpollSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop_of = loop
