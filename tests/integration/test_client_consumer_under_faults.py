@@ -147,7 +147,7 @@ def test_a_blocking_consumer_which_receives_while_others_work_misses_nothing_eit
         for partition in range(PARTITIONS)
     }
     assert network.lost >= 10
-    assert failures >= 10
+    assert failures >= 5  # some faults strike other requests than fetches
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
