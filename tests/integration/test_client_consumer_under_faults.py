@@ -146,8 +146,8 @@ def test_a_blocking_consumer_which_receives_while_others_work_misses_nothing_eit
         partition: b"".join(b"%d " % number for number in range(partition, wanted, PARTITIONS))
         for partition in range(PARTITIONS)
     }
-    assert network.lost >= 10
-    assert failures >= 5  # some faults strike other requests than fetches
+    assert network.lost >= 5
+    assert failures >= 3  # some faults strike other requests than fetches
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
