@@ -9,6 +9,8 @@
 
 from typing import TYPE_CHECKING, Final
 
+from headwater.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from headwater.client.admin.admin import Admin as Admin
     from headwater.client.consumer.consumer import Consumer as Consumer
@@ -22,13 +24,5 @@ _HOMES: Final = {
     "Producer": "headwater.client.producer.producer",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: who only consumes does not wait for a producer to load.
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headwater.aio' has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+# Who only consumes does not wait for a producer to load.
+__getattr__ = lazy_names(__name__, _HOMES)

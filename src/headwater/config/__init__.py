@@ -6,6 +6,8 @@ asked to, and touches nothing else; stdlib only, and quick to import.
 
 from typing import TYPE_CHECKING, Final
 
+from headwater.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from headwater.config.alter import (
         AlterOperation,
@@ -125,13 +127,5 @@ _HOMES: Final = {
     "validate_topic_overrides": "headwater.config.topic",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: clients have tables of their own, and do without those of a broker.
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headwater.config' has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+# Clients have tables of their own, and do without those of a broker.
+__getattr__ = lazy_names(__name__, _HOMES)

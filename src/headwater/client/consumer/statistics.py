@@ -79,7 +79,7 @@ class ConsumerStatistics:
             yield f"# TYPE headwater_consumer_{name}_total counter"
             yield f"headwater_consumer_{name}_total{{{client}}} {getattr(self.group, name)}"
         for name in GAUGES:
-            metric = f"headwater_consumer_{name}econds"
+            metric = f"headwater_consumer_{name.removesuffix('_s')}_seconds"
             yield f"# TYPE {metric} gauge"
             yield f"{metric}{{{client}}} {getattr(self.group, name)}"
         for name in LATENCIES:
