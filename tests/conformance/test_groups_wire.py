@@ -390,9 +390,18 @@ def test_a_consumer_member_that_was_lost_is_replaced_after_its_session(wire: Wir
 
 
 def test_a_fenced_consumer_member_joins_again_under_its_id(wire: Wire) -> None:
+    """Only from the epoch before its own: so it must have come from 0 in one step, to a group that knows the topic."""
     topic, group = create_topic(wire), new_group(wire)
+    scout = joined_consumer(wire, group, topic, "scout")
+
+    def topic_is_known() -> bool:
+        scout.report_owned()
+        return scout.partitions(topic) == [0]
+
+    eventually(topic_is_known, "the coordinator sees the new topic")
+    assert scout.heartbeat(member_epoch=LEAVING).error_code is ErrorCode.none
     member = joined_consumer(wire, group, topic, "member")
-    settle(member)
+    assert member.partitions(topic) == [0]
     assert member.heartbeat(member_epoch=member.epoch + 5).error_code is ErrorCode.fenced_member_epoch
     answer = member.join()
     assert (answer.error_code, member.partitions(topic)) == (ErrorCode.none, [0])
