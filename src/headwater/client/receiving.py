@@ -43,7 +43,11 @@ def receive(fd: int, room: memoryview, patience_ms: int) -> int:
     size: cython.Py_ssize_t = len(room)
     received: int
     if cython.compiled:
-        have = _receive(fd, cython.cast(cython.p_uchar, PyMemoryView_GET_BUFFER(room).buf), size, patience_ms)
+        at: cython.p_uchar = cython.cast(cython.p_uchar, PyMemoryView_GET_BUFFER(room).buf)
+        number: cython.int = fd
+        patience: cython.int = patience_ms
+        with cython.nogil:
+            have = _receive(number, at, size, patience)
     else:
         while have < size and (count := _read(fd, room[have:], patience_ms)):
             have += count

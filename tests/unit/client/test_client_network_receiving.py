@@ -42,6 +42,18 @@ def test_what_comes_piece_by_piece_fills_the_room(receive: Receive, pair: tuple[
     assert here.recv(100) == b"more"
 
 
+def test_other_threads_go_on_while_it_waits(receive: Receive, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    there.send(b"1")
+    received: list[int] = []
+    room = memoryview(bytearray(2))
+    receiving = threading.Thread(target=lambda: received.append(receive(here.fileno(), room, LONG_MS)))
+    receiving.start()
+    there.send(b"2")
+    receiving.join()
+    assert received == [2]
+
+
 def test_where_nothing_comes_it_gives_up_in_time(receive: Receive, pair: tuple[socket.socket, socket.socket]) -> None:
     here, there = pair
     room = memoryview(bytearray(100))
