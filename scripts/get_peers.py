@@ -1,4 +1,5 @@
-"""Puts the peers of tests and benchmarks in place: a Java, kcat, Node, and under `.peers/` Kafka's jars and kafkajs.
+"""Puts the peers of tests and benchmarks in place: a Java, kcat, Node, PostgreSQL, under `.peers/` Kafka's jars and
+kafkajs, and where the lake looks for them the jars that Spark needs.
 
 Run it as often as you like: what is there already is left alone. As root on Debian it installs what is
 missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; the tests
@@ -17,12 +18,16 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
 
+from headwater.lake.errors import LakeError  # noqa: E402
+from headwater.lake.jars import ICEBERG, POSTGRESQL, jar_folder, jars  # noqa: E402
+from headwater.lake.java import OLDEST_VERSION, find_java  # noqa: E402
+from lake_jobs import CONNECTOR  # noqa: E402
 from peers.apache import JARS_COMPLETE, KAFKA_LIBS, KAFKA_VERSION  # noqa: E402
-from peers.java import OLDEST_VERSION, find_java  # noqa: E402
 from peers.kafkajs import KAFKAJS_FOLDER, KAFKAJS_VERSION  # noqa: E402
 from peers.kafkajs import why_absent as why_kafkajs_is_absent  # noqa: E402
+from peers.postgresql import find_binaries as find_postgresql  # noqa: E402
 
 LOG4J_VERSION = "2.24.3"
 COORDINATES = (
@@ -43,7 +48,7 @@ class PeerMissingError(Exception):
 def main() -> int:
     """Gets every peer; prints one sentence for each that stays missing."""
     missing = 0
-    for get in (get_java, get_kcat, get_kafka, get_kafkajs):
+    for get in (get_java, get_kcat, get_kafka, get_kafkajs, get_postgresql, get_lake_jars):
         try:
             get()
         except PeerMissingError as error:
@@ -103,6 +108,30 @@ def get_kafkajs() -> None:
     KAFKAJS_FOLDER.mkdir(parents=True, exist_ok=True)
     options = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(KAFKAJS_FOLDER))
     fetch(f"kafkajs {KAFKAJS_VERSION}", [npm, "install", *options, f"kafkajs@{KAFKAJS_VERSION}"], KAFKAJS_FOLDER)
+
+
+def get_postgresql() -> None:
+    """The database PostgreSQL: the tests start servers of their own with it."""
+    if find_postgresql() is None:
+        apt_install("postgresql")
+    if find_postgresql() is None:
+        raise PeerMissingError(
+            "no PostgreSQL is here: install it (Debian: apt-get install postgresql), with initdb on PATH, "
+            "then run this again"
+        )
+
+
+def get_lake_jars() -> None:
+    """Iceberg for Spark, the JDBC driver of PostgreSQL, and Spark's own Kafka connector to compare with."""
+    wanted = (ICEBERG, POSTGRESQL, *CONNECTOR)
+    absent = [jar for jar in wanted if not (jar_folder() / jar.file_name).exists()]
+    if not absent:
+        return
+    print(f"get_peers: fetching {' and '.join(map(str, absent))} (once, about 50 MB)", file=sys.stderr)
+    try:
+        jars(wanted)
+    except LakeError as error:
+        raise PeerMissingError(str(error)) from None
 
 
 def resolve_jars(java: Path, scratch: Path, destination: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .java import find_java
+from headwater.lake.java import find_java
+
 from .processes import dies_with_parent, end, kill
 from .readiness import free_port, wait_until_answering
 
