@@ -1,0 +1,204 @@
+"""The ledger over HTTP, under `/headwater/v1`: what `client.CatalogClient` talks to. JSON, and Arrow streams for files.
+
+Every call may be repeated: a client whose answer was lost sends it again, and nothing happens twice.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+from fastapi import APIRouter, Response
+from pyiceberg.schema import Schema
+
+from headwater.catalog import ledger
+from headwater.catalog.arrow_schemas import iceberg_schema
+from headwater.catalog.bodies import Body
+from headwater.catalog.commits import positions_of
+from headwater.catalog.entries import PENDING, Load
+from headwater.catalog.evolution import Wanted
+from headwater.catalog.growing import Evolution, evolve, rewind, state_of
+from headwater.catalog.ledger import NoSuchLoadError
+from headwater.catalog.ledger_json import (
+    change_from_json,
+    change_to_json,
+    file_to_json,
+    load_to_json,
+    schema_from_text,
+    state_to_json,
+)
+from headwater.catalog.namespaces import now_ms
+from headwater.catalog.positions import Position
+from headwater.catalog.pyiceberg_gaps import parse_object
+from headwater.catalog.tables import LakeCatalog, name_of
+
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+def ledger_routes(catalog: LakeCatalog) -> APIRouter:
+    """All routes of the ledger."""
+    routes = APIRouter(prefix="/headwater/v1")
+    _writing_of_loads(routes, catalog)
+    _reading_of_loads(routes, catalog)
+    _files(routes, catalog)
+    _tables(routes, catalog)
+    return routes
+
+
+def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
+    @routes.post("/loads")
+    def begin_load(body: Body) -> dict[str, Any]:
+        request = parse_object(body)
+        load = Load(
+            load_id=request["load_id"],
+            table=".".join(name_of(request["table"])),
+            source=request["source"],
+            mode=request["mode"],
+            state=PENDING,
+            before=request.get("before"),
+            after=request.get("after"),
+            details=request.get("details") or {},
+            begun_ms=now_ms(),
+        )
+        with catalog.writing() as connection:
+            ledger.begin_load(connection, load)
+        return {"load_id": load.load_id}
+
+    @routes.post("/loads/{load_id}/finish")
+    def finish_load(load_id: str, body: Body) -> dict[str, Any]:
+        counts = parse_object(body)
+        with catalog.writing() as connection:
+            ledger.finish_load(connection, load_id, counts, now_ms())
+        return load(load_id)
+
+    @routes.post("/loads/{load_id}/fail")
+    def fail_load(load_id: str, body: Body) -> dict[str, Any]:
+        reason = str(parse_object(body).get("reason", ""))
+        with catalog.writing() as connection:
+            ledger.fail_load(connection, load_id, reason, now_ms())
+        return load(load_id)
+
+    def load(load_id: str) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            return load_to_json(_known(ledger.find_load(connection, load_id), load_id))
+
+
+def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
+    @routes.get("/loads")
+    def list_loads(table: str | None = None, source: str | None = None, limit: int = 100) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            found = ledger.list_loads(connection, table=table, source=source, limit=limit)
+        return {"loads": [load_to_json(load) for load in found]}
+
+    @routes.get("/sources")
+    def list_sources(table: str | None = None) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            found = ledger.list_sources(connection, table)
+        return {"sources": [{"table": table, "source": source} for table, source in found]}
+
+    @routes.get("/loads/{load_id}")
+    def load(load_id: str) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            return load_to_json(_known(ledger.find_load(connection, load_id), load_id))
+
+
+def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
+    @routes.post("/loads/{load_id}/files")
+    def add_files(load_id: str, body: Body) -> dict[str, Any]:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            files = reader.read_all()
+        with catalog.writing() as connection:
+            load = _known(ledger.find_load(connection, load_id), load_id)
+            if load.state != PENDING:
+                raise ValueError(
+                    f"load {load_id} is {load.state}: files can be added to a pending one only, begin another"
+                )
+            ledger.add_files(connection, load_id, files)
+        return {"files": files.num_rows}
+
+    @routes.get("/loads/{load_id}/files")
+    def files_of(load_id: str) -> Response:
+        with catalog.reading() as connection:
+            _known(ledger.find_load(connection, load_id), load_id)
+            return _arrow(ledger.files_of(connection, [load_id]))
+
+    @routes.get("/known-files")
+    def known_files(table: str, source: str) -> Response:
+        position = _position(catalog, table, source)
+        with catalog.reading() as connection:
+            return _arrow(ledger.files_of(connection, ledger.chain_of(connection, source, position)))
+
+    @routes.get("/file")
+    def find_file(table: str, path: str) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            return {"entries": [file_to_json(entry) for entry in ledger.find_file(connection, table, path)]}
+
+
+def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
+    @routes.get("/table")
+    def table_state(table: str) -> dict[str, Any]:
+        found = catalog.find(name_of(table))
+        return {"table": state_to_json(state_of(found)) if found is not None else None}
+
+    @routes.get("/position")
+    def position(table: str, source: str) -> dict[str, Any]:
+        return {"position": _position(catalog, table, source)}
+
+    @routes.get("/schema-history")
+    def schema_history(table: str) -> dict[str, Any]:
+        with catalog.reading() as connection:
+            return {"changes": [change_to_json(change) for change in ledger.schema_history(connection, table)]}
+
+    @routes.post("/evolve")
+    def evolve_table(body: Body) -> dict[str, Any]:
+        return {"table": state_to_json(state_of(evolve(catalog, _evolution(parse_object(body)))))}
+
+    @routes.post("/rewind")
+    def rewind_table(body: Body) -> dict[str, Any]:
+        request = parse_object(body)
+        name = name_of(request["table"])
+        rewind(catalog, name, request["source"], request.get("position"), request["load_id"])
+        with catalog.reading() as connection:
+            return load_to_json(_known(ledger.find_load(connection, request["load_id"]), request["load_id"]))
+
+
+def _evolution(request: dict[str, Any]) -> Evolution:
+    properties = {str(key): str(value) for key, value in (request.get("properties") or {}).items()}
+    if "arrow_schema" in request:
+        version = int(properties.get("format-version", "2"))
+        schema = iceberg_schema(schema_from_text(request["arrow_schema"]), format_version=version)
+    else:
+        schema = Schema.model_validate(request["schema"])
+    return Evolution(
+        name=name_of(request["table"]),
+        wanted=Wanted(
+            schema=schema,
+            partition_spec=_pairs(request.get("partition_spec")),
+            sort_order=_pairs(request.get("sort_order")),
+            properties=properties,
+        ),
+        changes=tuple(change_from_json(change) for change in request.get("changes") or ()),
+        source=request.get("source"),
+        position=request.get("position"),
+        load_id=request.get("load_id"),
+    )
+
+
+def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:
+    return tuple((first, second) for first, second in value) if value is not None else None
+
+
+def _position(catalog: LakeCatalog, table: str, source: str) -> Position | None:
+    found = catalog.find(name_of(table))
+    return positions_of(found.metadata.current_snapshot()).get(source) if found is not None else None
+
+
+def _known(load: Load | None, load_id: str) -> Load:
+    if load is None:
+        raise NoSuchLoadError(f"there is no load {load_id}")
+    return load
+
+
+def _arrow(table: pa.Table) -> Response:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Response(sink.getvalue().to_pybytes(), media_type=_ARROW)

@@ -1,0 +1,128 @@
+"""The metadata files of tables: read once, because they never change, and on the disk before a pointer names them."""
+
+import gzip
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import FileIO, load_file_io
+
+from headwater.catalog.pyiceberg_gaps import AnyMetadata, metadata_json, parse_metadata
+
+_MOST_CACHED: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTable:
+    """A table as one of its metadata files says."""
+
+    name: tuple[str, ...]
+    location: str
+    """Where the metadata file is."""
+    metadata: AnyMetadata
+    text: bytes
+    """The metadata in JSON, as it stands in the file."""
+
+    @property
+    def dotted(self) -> str:
+        """The name as people write it: `db.t`."""
+        return ".".join(self.name)
+
+
+class MetadataFiles:
+    """Reads and writes metadata files on a disk or an object store, and keeps the last ones in memory."""
+
+    def __init__(self, io_properties: dict[str, str]) -> None:
+        self._io_properties = io_properties
+        self._parsed: OrderedDict[str, tuple[AnyMetadata, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._ios: dict[str, FileIO] = {}
+
+    def read(self, name: tuple[str, ...], location: str) -> StoredTable:
+        """The table that the file at a location describes."""
+        with self._lock:
+            cached = self._parsed.get(location)
+            if cached is not None:
+                self._parsed.move_to_end(location)
+        if cached is None:
+            text = self._bytes_at(location)
+            cached = parse_metadata(text), text
+            self._remember(location, *cached)
+        return StoredTable(name=name, location=location, metadata=cached[0], text=cached[1])
+
+    def write(self, name: tuple[str, ...], location: str, metadata: AnyMetadata) -> StoredTable:
+        """Writes a new file, which nobody reads before the catalog names it."""
+        text = metadata_json(metadata)
+        stored = gzip.compress(text) if _is_compressed(location) else text
+        path = local_path(location)
+        if path is not None:
+            _write_durably(path, stored)
+        else:
+            with self._io(location).new_output(location).create() as stream:
+                stream.write(stored)
+        self._remember(location, metadata, text)
+        return StoredTable(name=name, location=location, metadata=metadata, text=text)
+
+    def drop(self, location: str) -> None:
+        """Removes a file that lost its race, as well as it can be done."""
+        self.forget(location)
+        try:
+            self._io(location).delete(location)
+        except OSError:
+            return
+
+    def forget(self, location: str) -> None:
+        """Keeps no longer in memory what no pointer names any more."""
+        with self._lock:
+            self._parsed.pop(location, None)
+
+    def _bytes_at(self, location: str) -> bytes:
+        path = local_path(location)
+        if path is not None:
+            with open(path, "rb") as file:
+                stored = file.read()
+        else:
+            with self._io(location).new_input(location).open() as stream:
+                stored = stream.read()
+        return gzip.decompress(stored) if _is_compressed(location) else stored
+
+    def _remember(self, location: str, metadata: AnyMetadata, text: bytes) -> None:
+        with self._lock:
+            self._parsed[location] = (metadata, text)
+            while len(self._parsed) > _MOST_CACHED:
+                self._parsed.popitem(last=False)
+
+    def _io(self, location: str) -> FileIO:
+        scheme = location.partition(":")[0]
+        if scheme not in self._ios:
+            self._ios[scheme] = load_file_io(self._io_properties, location)
+        return self._ios[scheme]
+
+
+def local_path(location: str) -> str | None:
+    """The path of a location on this machine's file system; None for an object store."""
+    # Iceberg takes a location as it is: nothing in it is percent-encoded, and `#` and `?` are letters like others.
+    if location.startswith("file:"):
+        return "/" + location.removeprefix("file:").lstrip("/")
+    return location if "://" not in location else None
+
+
+def _is_compressed(location: str) -> bool:
+    return location.endswith((".gz.metadata.json", ".metadata.json.gz"))
+
+
+def _write_durably(path: str, content: bytes) -> None:
+    # A pointer to a file that a power failure emptied would lose the whole table, so both file and name reach the disk.
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,159 @@
+"""The catalog as a server: `serve` for a process of its own, `EmbeddedCatalog` within a job's process."""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+import uvicorn
+
+from headwater.catalog.databases import database_url
+from headwater.catalog.metadata_files import local_path
+from headwater.catalog.rest import catalog_app
+from headwater.catalog.tables import LakeCatalog
+
+_DATABASE: Final = "catalog.db"
+_DIES_AT: Final = "HEADWATER_CATALOG_DIES_AT"
+_START_TIMEOUT_S: Final = 30.0
+_STOP_TIMEOUT_S: Final = 5
+_KEEP_ALIVE_S: Final = 300
+
+
+class EmbeddedCatalog:
+    """A catalog that this process serves to its own jobs, on a free port of the loopback interface.
+
+    with EmbeddedCatalog("lake/catalog.db", "lake") as catalog:
+        client = CatalogClient(catalog.uri)
+    """
+
+    def __init__(self, database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._at = at
+        self.uri = ""
+
+    def __enter__(self) -> Self:
+        self._catalog = open_catalog(self._database, self._warehouse, at=self._at)
+        self._socket = listen("127.0.0.1", 0)
+        self.uri = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        # The logging of the process is its own; a mistake of the catalog is told in its answer.
+        self._server = _Server(_configuration(self._catalog, log_config=None, log_level="critical"))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="headwater-catalog", daemon=True
+        )
+        self._thread.start()
+        if not self._server.is_up.wait(_START_TIMEOUT_S):
+            raise RuntimeError(f"the embedded catalog did not start within {_START_TIMEOUT_S:.0f} s")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join(2 * _STOP_TIMEOUT_S)
+        self._socket.close()
+        self._catalog.close()
+
+
+def serve(
+    database: str,
+    warehouse: str,
+    host: str = "127.0.0.1",
+    port: int = 8181,
+    *,
+    ready: Callable[[str], None] = lambda _uri: None,
+) -> None:
+    """Serves a catalog until SIGINT or SIGTERM. `ready` is called with its address when it can be reached."""
+    catalog = open_catalog(database, warehouse)
+    listener = listen(host, port)
+    server = _Server(_configuration(catalog, log_level="error"))
+    shown = f"[{host}]" if ":" in host else host
+    server.when_up = lambda: ready(f"http://{shown}:{listener.getsockname()[1]}")
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # uvicorn repeats the signal that stopped it to whom it belonged before; for us, stopping is all that it asks for.
+    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        listener.close()
+        catalog.close()
+
+
+def open_catalog(database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> LakeCatalog:
+    """The catalog of a database and a warehouse, each a path or a URL."""
+    dies_at = os.environ.get(_DIES_AT)
+    if at is None and dies_at:
+        at = die_at(dies_at)
+    place = warehouse_url(warehouse)
+    if at is None:
+        return LakeCatalog(database=database_url(database), warehouse=place)
+    return LakeCatalog(database=database_url(database), warehouse=place, at=at)
+
+
+def warehouse_url(warehouse: str) -> str:
+    """The URL of a warehouse: a folder of this machine becomes absolute, an object store's stays as it is."""
+    if "://" in warehouse or warehouse.startswith("file:"):
+        return warehouse.rstrip("/")
+    return f"file://{Path(warehouse).expanduser().absolute()}"
+
+
+def default_database(warehouse: str) -> str:
+    """The catalog's database when none is named: a file in the warehouse, which must be a folder then."""
+    path = local_path(warehouse_url(warehouse))
+    if path is None:
+        raise ValueError(f"the catalog of {warehouse} needs a database: name a SQLite file or a postgresql:// URL")
+    return f"{path}/{_DATABASE}"
+
+
+def die_at(armed: str) -> Callable[[str], None]:
+    """For tests: kills this process when it passes a point for the n-th time, `after-swap:3` say."""
+    point, _, count = armed.partition(":")
+    left = threading.Semaphore(int(count or "1") - 1)
+
+    def at(passed: str) -> None:
+        if passed == point and not left.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return at
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=512)
+
+
+def _configuration(catalog: LakeCatalog, **logging: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        catalog_app(catalog),
+        **logging,
+        access_log=False,
+        lifespan="off",
+        # A client that sends on a connection just when we give it up does not know what became of its request.
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_STOP_TIMEOUT_S,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Tells when it has started."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
+        self.when_up: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> Any:
+        """Starts, then tells."""
+        await super().startup(sockets=sockets)
+        self.is_up.set()
+        self.when_up()

@@ -1,0 +1,67 @@
+"""`headwater catalog`: the lake's catalog as a server for Spark, pyiceberg, DuckDB and every other engine."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from headwater.cli.apps import new_app
+from headwater.cli.lake_options import DEFAULT_WAREHOUSE, Warehouse
+from headwater.cli.options import Json
+from headwater.cli.output import fail
+
+app = new_app("The lake's catalog: an Iceberg REST service whose commits are exactly once.")
+
+DEFAULT_LISTEN = "127.0.0.1:8181"
+
+
+@app.callback()
+def _catalog() -> None:
+    pass
+
+
+@app.command()
+def serve(
+    warehouse: Warehouse = DEFAULT_WAREHOUSE,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Where the catalog is kept: a SQLite file, or postgresql://… for several servers.",
+            show_default="catalog.db in the warehouse",
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+    ] = DEFAULT_LISTEN,
+    as_json: Json = False,
+) -> None:
+    """Serve the catalog in the foreground until Ctrl-C."""
+    host, port = _address(listen)
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from headwater.catalog.server import default_database, serve, warehouse_url
+    except ImportError as error:
+        fail(f'the catalog is not installed ({error.name} is missing): pip install "headwater[lake]"')
+
+    def announce(uri: str) -> None:
+        ready = {"uri": uri, "warehouse": warehouse_url(warehouse)}
+        words = f"headwater's catalog is ready at {uri}, tables in {ready['warehouse']}"
+        print(json.dumps(ready) if as_json else words, flush=True)
+
+    try:
+        serve(database or default_database(warehouse), warehouse, host, port, ready=announce)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        fail(f"cannot listen on {listen}: {error.strerror or error}; choose another address with --listen")
+    except SQLAlchemyError as error:
+        fail(f"cannot use the database {database or default_database(warehouse)}: {str(error).splitlines()[0]}")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise typer.BadParameter(f"{text} is not HOST:PORT", param_hint="--listen")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - only who leaves the host out asks for all addresses
