@@ -12,6 +12,10 @@ cdef inline long long* longs(object numbers) noexcept:
     return (<array>numbers).data.as_longlongs
 
 
+cdef inline double* doubles(object numbers) noexcept:
+    return (<array>numbers).data.as_doubles
+
+
 cdef inline void copy(
     unsigned char* target, long long to, unsigned char* source, long long at, long long size
 ) noexcept nogil:

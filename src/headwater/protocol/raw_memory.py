@@ -17,6 +17,11 @@ def longs(numbers: "array[int]") -> "array[int]":
     return numbers
 
 
+def doubles(numbers: "array[float]") -> "array[float]":
+    """The same for floats of 64 bits."""
+    return numbers
+
+
 def copy(target: bytearray, to: int, source: bytes | bytearray | memoryview, at: int, size: int) -> None:
     """Copies `size` bytes from `source` at `at` to `target` at `to`."""
     target[to : to + size] = source[at : at + size]
