@@ -38,6 +38,7 @@ _SCHEMA: Final = pa.schema(
         ("headers", pa.list_(_HEADER)),
     ]
 )
+_IN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 
 
 def schema() -> pa.Schema:
@@ -88,13 +89,26 @@ def _chunk(run: Sequence[Part], index_of: dict[str, int], dictionary: pa.Array) 
     arrays = [
         pa.DictionaryArray.from_arrays(topics, dictionary, safe=False),
         _repeated([(partition, len(part)) for _, partition, part in run]),
-        _numbers(pa.int64(), columns.offsets, len(columns)),
-        _numbers(pa.timestamp("ms", "UTC"), columns.timestamps_ms, len(columns)),
-        _strings(pa.binary(), columns.keys),
-        _strings(pa.binary(), columns.values),
-        _headers(columns),
+        *(array_of(columns, name) for name in _IN_COLUMNS),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def array_of(columns: RecordColumns, name: str) -> pa.Array:
+    """One column of a table of records: `offset`, `timestamp`, `key`, `value` or `headers`."""
+    match name:
+        case "offset":
+            return _numbers(pa.int64(), columns.offsets, len(columns))
+        case "timestamp":
+            return _numbers(pa.timestamp("ms", "UTC"), columns.timestamps_ms, len(columns))
+        case "key":
+            return _strings(pa.binary(), columns.keys)
+        case "value":
+            return _strings(pa.binary(), columns.values)
+        case "headers":
+            return _headers(columns)
+        case _:
+            raise KeyError(f"records have no column {name!r} of their own, only {', '.join(_IN_COLUMNS)}")
 
 
 def _repeated(numbers: Sequence[tuple[int, int]]) -> pa.Array:
