@@ -1,0 +1,1 @@
+"""Where data comes from, and how each source knows what is new."""

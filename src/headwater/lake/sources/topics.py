@@ -1,0 +1,167 @@
+"""Topics as a source: new is what lies between the position and the end of each partition."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headwater.lake.arrow_types import spark_schema
+from headwater.lake.datasource.spots import DataLoss
+from headwater.lake.datasource.topic_offsets import TopicRange, resolve_ranges
+from headwater.lake.errors import LakeUsageError
+from headwater.lake.shapes import Policies, Shape, merge_shapes
+from headwater.lake.sources.source import Position
+from headwater.lake.values import nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+    from headwater.catalog.client import CatalogClient
+
+_PARTITION: Final = "_partition"
+_PARTITION_ID: Final = "_partition_id"
+"""What the partition is called in a table: `_partition` is one of Iceberg's own columns there."""
+
+_ORIGIN: Final = (
+    pa.field("_key", pa.binary()),
+    pa.field(_PARTITION_ID, pa.int32()),
+    pa.field("_offset", pa.int64()),
+    pa.field("_timestamp", pa.timestamp("us", tz="UTC")),
+)
+_SETTING: Final = "kafka."
+"""What the names of a client's settings begin with among the options of a source."""
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+_FIXED: Final = {"text": pa.schema([("value", pa.string())]), "raw": pa.schema([("value", pa.binary())])}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """One topic, or several that go into one table."""
+
+    topics: Sequence[str]
+    bootstrap: str
+    value: str = "json"
+    starting: str = "earliest"
+    data_loss: DataLoss = "fail"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """`topic:orders`."""
+        return "topic:" + ",".join(sorted(self.topics))
+
+    @property
+    def fixed(self) -> pa.Schema | None:
+        """Text and raw bytes are one column."""
+        return _FIXED.get(self.value)
+
+    @property
+    def origin(self) -> pa.Schema:
+        """Key, partition, offset and timestamp; the topic's name where there are several."""
+        return pa.schema([pa.field("_topic", pa.string()), *_ORIGIN] if len(self.topics) > 1 else _ORIGIN)
+
+    @property
+    def event_time(self) -> str | None:
+        """A record's timestamp."""
+        return "_timestamp"
+
+    def look(self, catalog: "CatalogClient", table: str, position: Position | None) -> "TopicNews | None":
+        """Asks the brokers only: no Spark is needed to see that nothing is new."""
+        ranges = resolve_ranges(
+            self.bootstrap,
+            self.topics,
+            starting=self.starting if position is None else json.dumps(position["topics"]),
+            ending="latest",
+            settings=self.settings,
+            data_loss=self.data_loss,
+        )
+        if not any(found.start < found.end for found in ranges):
+            return None
+        return TopicNews(source=self, ranges=tuple(ranges))
+
+
+def parse_topics(text: str, *, bootstrap: str | None = None, **options: Any) -> TopicSource:
+    """The source that names of topics with commas between make, with its options.
+
+    >>> parse_topics("orders", value="text", **{"kafka.check.crcs": "false"}).settings
+    {'check.crcs': 'false'}
+    """
+    names = ("value", "starting", "data_loss", "settings")
+    for name in options:
+        if name not in names and not name.startswith(_SETTING):
+            shown = f"{', '.join(names[:-1])} and {_SETTING}*"
+            raise LakeUsageError(f"topics have no option {name!r}{nearest(name, names)}; they have {shown}")
+    for name, allowed in (("value", ("json", *_FIXED)), ("data_loss", ("fail", "skip"))):
+        if name in options and options[name] not in allowed:
+            raise LakeUsageError(f"{name} = {options[name]!r} is not allowed for topics: use {', '.join(allowed)}")
+    settings = {name.removeprefix(_SETTING): value for name, value in options.items() if name.startswith(_SETTING)}
+    own = {name: value for name, value in options.items() if name in names[:-1]}
+    return TopicSource(
+        topics=tuple(sorted({name.strip() for name in text.split(",") if name.strip()})),
+        bootstrap=bootstrap or DEFAULT_BOOTSTRAP,
+        settings={**options.get("settings", {}), **settings},
+        **own,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNews:
+    """Offset ranges of partitions, one each."""
+
+    source: TopicSource
+    ranges: Sequence[TopicRange]
+
+    @property
+    def after(self) -> Position:
+        """The offsets to read next."""
+        return {"topics": self._offsets("end")}
+
+    @property
+    def words(self) -> str:
+        """How many offsets in how many partitions."""
+        offsets = sum(found.end - found.start for found in self.ranges)
+        busy = sum(found.start < found.end for found in self.ranges)
+        return f"{offsets:,} offsets in {busy:,} partition{'' if busy == 1 else 's'}"
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """Where it begins: not at the position where there was none yet, or where the log had lost something."""
+        return {"from": self._offsets("start")}
+
+    @property
+    def replaced(self) -> Sequence[str]:
+        """Records of topics do not change."""
+        return ()
+
+    def shape(self, spark: "SparkSession") -> Shape:
+        """Each split says what it saw; the shapes are merged here."""
+        seen = self._reader(spark).option("value", "shape").load().collect()
+        return merge_shapes(Shape.from_json(row.shape) for row in seen)
+
+    def read(self, spark: "SparkSession", fields: pa.Schema, policies: Policies) -> "DataFrame":
+        """The records, parsed where they are fetched."""
+        reader = self._reader(spark).option("value", self.source.value).option("policies", policies.to_json())
+        wanted = pa.schema([each.with_name(_PARTITION) if each.name == _PARTITION_ID else each for each in fields])
+        return reader.schema(spark_schema(wanted)).load().withColumnRenamed(_PARTITION, _PARTITION_ID)
+
+    def register(self, catalog: "CatalogClient", load_id: str) -> None:
+        """Offsets fit into the position."""
+
+    def _reader(self, spark: "SparkSession") -> "DataFrameReader":
+        reader = spark.read.format("headwater").option("bootstrap", self.source.bootstrap)
+        reader = reader.option("topics", ",".join(self.source.topics)).option("data.loss", self.source.data_loss)
+        reader = reader.option("starting", json.dumps(self._offsets("start")))
+        reader = reader.option("ending", json.dumps(self._offsets("end")))
+        for name, value in self.source.settings.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader
+
+    def _offsets(self, edge: str) -> dict[str, dict[str, int]]:
+        offsets: dict[str, dict[str, int]] = defaultdict(dict)
+        for found in self.ranges:
+            offsets[found.topic][str(found.partition)] = getattr(found, edge)
+        return dict(offsets)
