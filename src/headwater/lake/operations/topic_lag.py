@@ -1,0 +1,83 @@
+"""How far a load is behind its topics, asked of the brokers: offsets, and the time of the first record not yet read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headwater.catalog.positions import Position
+from headwater.lake.datasource.brokers import Brokers
+from headwater.lake.datasource.spots import Earliest, Latest, Spots, parse_spots
+from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges
+from headwater.lake.datasource.topic_reader import read_range
+from headwater.lake.sources.topics import TopicSource
+
+_WIDER: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """One partition: the next load reads from `start` on and before `end`.
+
+    `lost` offsets lie between the position and `start`: the log does not have them any more. A position that is
+    `beyond` the end of the log was that of another log: the topic was cut or made anew.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    lost: int = 0
+    beyond: int = 0
+    first_unread_ms: int | None = None
+
+    @property
+    def records(self) -> int:
+        """How many offsets are left to read: records at most."""
+        return self.end - self.start
+
+
+def topic_lag(source: TopicSource, position: Position | None) -> tuple[PartitionLag, ...]:
+    """What is left of each partition. A partition without a position begins where a first load would begin."""
+    read = offsets_of(position)
+    with Brokers(source.bootstrap, source.settings) as brokers:
+        ranges = find_ranges(
+            brokers,
+            source.topics,
+            parse_spots("starting", source.starting if position is None else json.dumps(read), others=Earliest()),
+            Spots(others=Latest(), named={}),
+            data_loss="skip",
+        )
+        return tuple(_partition_lag(brokers, found, read) for found in ranges)
+
+
+def offsets_of(position: Position | None) -> Mapping[str, Mapping[str, int]]:
+    """The next offsets by topic and partition; none where there is no position."""
+    topics: Mapping[str, Mapping[str, int]] = {} if position is None else position.get("topics", {})
+    return topics
+
+
+def _partition_lag(brokers: Brokers, found: TopicRange, read: Mapping[str, Mapping[str, int]]) -> PartitionLag:
+    position = read.get(found.topic, {}).get(str(found.partition), found.start)
+    return PartitionLag(
+        topic=found.topic,
+        partition=found.partition,
+        start=found.start,
+        end=found.end,
+        lost=max(0, found.start - position),
+        beyond=max(0, position - found.end),
+        first_unread_ms=_first_timestamp_ms(brokers, found),
+    )
+
+
+def _first_timestamp_ms(brokers: Brokers, unread: TopicRange) -> int | None:
+    """The time of the first record. Where compaction or transactions left a gap, wider ranges are looked at."""
+    start, width = unread.start, 1
+    while start < unread.end:
+        stop = min(start + width, unread.end)
+        part = TopicRange(topic=unread.topic, partition=unread.partition, start=start, end=stop, size_bytes=0)
+        for batch in list(read_range(brokers, part, columns=("_timestamp",), data_loss="skip")):
+            if batch.num_rows:
+                return int(batch.column(0)[0].as_py().timestamp() * 1000)
+        start, width = stop, width * _WIDER
+    return None

@@ -1,0 +1,155 @@
+"""Starts Spark for the lake: embedded in this process's machine, or on any master, with the lake's catalog in it.
+
+A session takes seconds and most of a gigabyte, so there is one a process and it starts only when there is work for it.
+"""
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.lake.errors import LakeError
+from headwater.lake.jars import ICEBERG, Coordinates, jars
+from headwater.lake.java import java_home, require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG: Final = "lake"
+"""What the lake is called in Spark's SQL: `select * from lake.db.table`; it is the default, so `db.table` will do."""
+
+LOOPBACK: Final = "127.0.0.1"
+
+_SENT_AWAY: Final = re.compile(r"Application has been killed\. Reason: (.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Which Spark a lake works on."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    more_jars: Sequence[Coordinates] = ()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Spark runs inside the job's own processes."""
+        return self.master.startswith("local")
+
+
+def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None = None) -> "SparkSession":
+    """A session with the lake's catalog as its default; what Spark has to say goes into a file that errors name."""
+    java = require_java()
+    os.environ.setdefault("JAVA_HOME", str(java_home(java)))
+    # PYSPARK_DRIVER_PYTHON is not ours to set: Spark would read with it on executors too, and ask for no other.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.embedded:
+        # Spark would otherwise ask the name service who it is, and listen where others can reach it.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
+    log = spark_log()
+    log_bytes = log.stat().st_size if log.exists() else 0
+    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
+    builder = SparkSession.builder.master(settings.master).appName("headwater lake")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        with _stderr_into(log), _interrupts_kept():
+            return builder.getOrCreate()
+    except Exception as error:
+        why = why_not_started(error, log.read_bytes()[log_bytes:].decode(errors="replace"))
+        raise LakeError(f"Spark did not start on {settings.master}: {why}; its own words are in {log}") from None
+
+
+def spark_log() -> Path:
+    """Where this process's Spark writes what nobody asked for."""
+    return Path(tempfile.gettempdir()) / f"headwater-spark-{os.getpid()}.log"
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error that says what happened: Spark's go on for pages, and begin with where it was called."""
+    written = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in written] or [type(error).__name__]
+    if lines[0].startswith("An exception was thrown from the Python worker"):
+        # A traceback's own lines are indented; the error is what comes behind them.
+        said = [line for line in written[2:] if not line.startswith(" ")]
+        return said[0].removeprefix("headwater.lake.errors.LakeError: ") if said else lines[0]
+    if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
+        return lines[1].removeprefix(": ")
+    return lines[0]
+
+
+def why_not_started(error: BaseException, log: str) -> str:
+    """What a cluster gave as its reason: the error itself only says then that the session has ended."""
+    told = _SENT_AWAY.search(log)
+    return first_line(error) if told is None else told[1].rstrip(" .!")
+
+
+def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    conf = {
+        "spark.jars": ",".join(str(jar) for jar in jars((ICEBERG, *settings.more_jars))),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "rest",
+        f"{prefix}.uri": catalog_uri,
+        # A cached table would hide what another writer has committed, and with it the position.
+        f"{prefix}.cache-enabled": "false",
+        "spark.sql.defaultCatalog": CATALOG,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        # Between the JVM and Python's workers: large pieces, and no TCP.
+        "spark.buffer.size": str(1 << 20),
+        # Spark hands that on to Hadoop, where each column of a file that is read would take a buffer of that size.
+        f"{prefix}.hadoop.io.file.buffer.size": str(1 << 16),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    }
+    if token is not None:
+        conf[f"{prefix}.token"] = token
+    if settings.embedded:
+        cores = str(os.cpu_count() or 1)
+        conf |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.sql.shuffle.partitions": cores,
+            "spark.default.parallelism": cores,
+        }
+    return conf
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Spark takes Ctrl-C over when it starts; a program that has done so before keeps it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
