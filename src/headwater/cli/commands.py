@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "log": "headwater.cli.log",
     "cluster": "headwater.cli.cluster",
     "perf": "headwater.cli.perf",
+    "lake": "headwater.cli.lake",
+    "catalog": "headwater.cli.catalog",
     "demo": "headwater.cli.demo",
     "version": "headwater.cli.version",
 }

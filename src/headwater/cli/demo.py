@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.cli.demo_billing import Billed
     from headwater.cli.demo_broker import DemoBroker
     from headwater.cli.demo_interrupts import Interrupts
+    from headwater.cli.demo_lake import Loaded
     from headwater.cli.demo_records import Leg, Plan
     from headwater.cli.demo_retention import Compacted
     from headwater.cli.demo_screen import Screen
@@ -39,6 +40,7 @@ def demo(
     records: Annotated[
         int, typer.Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="How many to write and read.")
     ] = 1_000_000,
+    lake: Annotated[bool, typer.Option("--lake/--no-lake", help="Load events into a lake by Spark, too.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data dir.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +53,7 @@ def demo(
     interrupts = Interrupts()
     try:
         with interrupts.caught():
-            summary = _run(records, interrupts, keep=keep, quiet=as_json)
+            summary = _run(records, interrupts, lake=lake, keep=keep, quiet=as_json)
     except DemoError as error:
         fail(f"the demo failed: {error}")
     except InterruptedDemoError:
@@ -61,7 +63,7 @@ def demo(
         print_json(summary)
 
 
-def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> dict[str, Any]:
+def _run(records: int, interrupts: "Interrupts", *, lake: bool, keep: bool, quiet: bool) -> dict[str, Any]:
     from headwater.cli.demo_broker import data_dir, demand_space, running_broker
     from headwater.cli.demo_retention import EAGER_BROKER
     from headwater.cli.demo_screen import Screen
@@ -81,6 +83,7 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
             added = _add_up(screen, broker, plan)
             billed = _bill(screen, broker)
             compacted = _let_old_records_go(screen, broker)
+            loaded = _load_into_lake(screen, broker, data) if lake else None
             _show_cluster(screen, broker)
             stop_s = broker.stop()
             screen.step("stop", f"the broker ended cleanly after {stop_s:.2f} s")
@@ -100,6 +103,8 @@ def _run(records: int, interrupts: "Interrupts", *, keep: bool, quiet: bool) -> 
         "arrow_rows_per_second": added and round(added.rows_per_s, 1),
         "billed_exactly_once": billed.orders,
         "compacted": {"updates": compacted.updates, "left": compacted.left},
+        "lake": loaded
+        and {"rows": loaded.first.counts.rows + loaded.second.counts.rows, "rescued": loaded.second.counts.rescued},
         "stop_seconds": round(stop_s, 6),
         "data": str(data) if keep else None,
     }
@@ -167,6 +172,30 @@ def _let_old_records_go(screen: "Screen", broker: "DemoBroker") -> "Compacted":
     gone, left = _while_alive(broker, expire_clicks(broker.bootstrap))
     screen.step("retain", f"{CLICKS}: {gone:,} of last week are gone, {left:,} of today are there")
     return done
+
+
+def _load_into_lake(screen: "Screen", broker: "DemoBroker", data: Path) -> "Loaded | None":
+    """Events become a table; None where Spark is not there."""
+    from headwater.cli import demo_lake
+
+    missing = demo_lake.why_not()
+    if missing is not None:
+        screen.step("lake", missing)
+        return None
+    with demo_lake.warehouse_beside(data) as warehouse:
+        loaded = demo_lake.load_events(broker.bootstrap, warehouse)
+    first, second = loaded.first.counts, loaded.second.counts
+    screen.step(
+        "lake",
+        f"Spark (up after {loaded.spark_start_s:.1f} s) loaded {counted(first.rows, 'event')} into {demo_lake.TABLE}",
+    )
+    screen.more("then a field appeared in the stream, and another became text:")
+    screen.more(
+        f"{counted(second.rows, 'more event')} loaded, {second.rescued:,} values kept aside, nothing lost or doubled"
+    )
+    if not screen.quiet:
+        demo_lake.show(screen, loaded)
+    return loaded
 
 
 def _verify(screen: "Screen", data: Path) -> None:
