@@ -7,7 +7,7 @@ help:
 	@echo "make demo   the main job, end to end, on your screen"
 	@echo "make test   lint, types, import contracts and every test"
 	@echo "make bench  side by side with Apache Kafka; writes docs/benchmarks/"
-	@echo "make soak   a log on a failing disk and a broker that is killed, for ten minutes or SECONDS=…"
+	@echo "make soak   failing disks, a broker and a lake that are killed, for ten minutes or SECONDS=…"
 	@echo "make setup  only .venv, with the headwater command"
 
 setup:
@@ -46,6 +46,8 @@ bench: setup peers compile
 	$(PYTHON) bench/groups.py
 	$(PYTHON) bench/log_life.py
 	$(PYTHON) bench/clients.py
+	$(PYTHON) bench/lake_growth.py
+	$(PYTHON) bench/lake.py
 
 # A round that failed prints its kind and seed: KIND=… SEED=… runs it again.
 SECONDS ?= 600

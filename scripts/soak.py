@@ -1,4 +1,4 @@
-"""What the tests do for seconds, for longer: a log on a failing disk and a broker that is killed, in rounds.
+"""What the tests do for seconds, for longer: a log on a failing disk, a broker and a lake that are killed, in rounds.
 
     make soak                                ten minutes, and no fewer than 200 kills
     make soak SECONDS=3600                   an hour
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES_A_ROUND = 100
 STEPS_AN_EXAMPLE = 60
 KILLS_A_ROUND = 25
+HARMS_A_ROUND = 30
 
 
 def soak_log(seed: int) -> None:
@@ -63,9 +64,20 @@ def soak_kills(seed: int) -> None:
     print(f"  {loop.kills} kills, {loop.records:,} records, the slowest start took {max(loop.starts_s):.1f} s")
 
 
-SOAKS = {"log": soak_log, "cleaning": soak_cleaning, "kills": soak_kills}
+def soak_lake(seed: int) -> None:
+    """Two loading jobs that race, and everything around them killed again and again."""
+    from integration.lake_chaos import LakeChaos
+    from peers.postgresql import Postgresql
+
+    with tempfile.TemporaryDirectory() as folder, Postgresql() as postgresql:
+        chaos = LakeChaos(Path(folder), postgresql, seed)
+        chaos.run(rounds=HARMS_A_ROUND)
+    print(f"  {chaos.deaths} deaths of the catalog, {chaos.kills} of jobs, {chaos.produced:,} records")
+
+
+SOAKS = {"log": soak_log, "cleaning": soak_cleaning, "kills": soak_kills, "lake": soak_lake}
 """What runs; each takes a seed and raises when something is wrong."""
-SHARES = {"log": 1, "cleaning": 1, "kills": 2}
+SHARES = {"log": 1, "cleaning": 1, "kills": 2, "lake": 2}
 """How the time is divided."""
 SECONDS_A_KILL = 3
 """So many kills there are at least, however slow the machine is: 200 in ten minutes."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.actions import eventually
 from headwater import LocalBroker
 from headwater.cli.demo_broker import DemoError, demand_space
 from headwater.cli.demo_records import VALUE, Leg, Plan, demand_same_bytes, read_all, write_all
@@ -21,6 +22,7 @@ from .cli_runner import HEADWATER, Cli, Started
 
 NOWHERE = Cli("127.0.0.1:1")
 PARTITIONS = 3
+WITH_SPARK_S = 170
 INTERRUPTED = "headwater: interrupted; the demo's broker is stopped and its data removed\n"
 
 
@@ -66,7 +68,7 @@ def demo_up_to(step: str, *arguments: str) -> Iterator[tuple[Started, str]]:
 
 
 def test_without_a_terminal_it_tells_all_in_plain_lines_and_ends(temporary: Path) -> None:
-    done = NOWHERE.ok("demo", "--records", "20000")
+    done = NOWHERE.ok("demo", "--records", "20000", timeout_s=WITH_SPARK_S)
     for promised in (
         "broker  ready at 127.0.0.1:",
         "topic   orders with 3 partitions",
@@ -77,7 +79,11 @@ def test_without_a_terminal_it_tells_all_in_plain_lines_and_ends(temporary: Path
         "3 totals went to totals in one call",
         "compact prices: 100,001 updates of 500 prices became 501 records",
         "retain  clicks: 1,000 of last week are gone, 1,000 of today are there",
-        "No faults in 107 partitions",
+        "loaded 20,000 events into shop.events",
+        "20,000 more events loaded, 2,000 values kept aside, nothing lost or doubled",
+        'C1        6667  300000      667  "on the house"',
+        "conflict  amount  long",
+        "No faults in 110 partitions",
         "topics describe orders",
         "Cluster id: ",
         "stop    the broker ended cleanly",
@@ -97,7 +103,8 @@ def test_without_a_terminal_it_tells_all_in_plain_lines_and_ends(temporary: Path
 def test_on_a_terminal_it_draws_bars(temporary: Path) -> None:
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "NO_COLOR": ""}
-    demo = subprocess.Popen([HEADWATER, "demo", "-n", "20000"], stdout=theirs, stderr=theirs, env=environment)
+    command = [HEADWATER, "demo", "-n", "20000", "--no-lake"]
+    demo = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     drawn = b""
     try:
@@ -117,7 +124,7 @@ def test_on_a_terminal_it_draws_bars(temporary: Path) -> None:
 
 @pytest.mark.parametrize("records", [1, 2, 10, 5001])
 def test_the_summary_for_machines_is_all_there_is_on_stdout(temporary: Path, records: int) -> None:
-    summary = NOWHERE.ok("demo", "--records", str(records), "--json").json
+    summary = NOWHERE.ok("demo", "--records", str(records), "--no-lake", "--json").json
     assert (summary["ok"], summary["records"], summary["value_bytes"]) == (True, records, 100 * records)
     assert summary["write"]["records_per_second"] > 0
     assert summary["read"]["records_per_second"] > 0
@@ -127,7 +134,7 @@ def test_the_summary_for_machines_is_all_there_is_on_stdout(temporary: Path, rec
 
 
 def test_kept_data_can_be_served_again() -> None:
-    data = NOWHERE.ok("demo", "--records", "1000", "--keep", "--json").json["data"]
+    data = NOWHERE.ok("demo", "--records", "1000", "--no-lake", "--keep", "--json").json["data"]
     with LocalBroker(data=data) as broker:
         read = Cli(broker.bootstrap).ok("consume", "orders", "--from-beginning", "--until-end")
     assert sorted(read.out.splitlines()) == [(VALUE % order).decode() for order in range(1000)]
@@ -142,11 +149,20 @@ def test_kept_data_can_be_served_again() -> None:
     ],
 )
 def test_an_interrupt_leaves_nothing_behind(temporary: Path, step: str, number: signal.Signals) -> None:
-    with demo_up_to(step, "--records", "300000") as (demo, output):
+    with demo_up_to(step, "--records", "300000", "--no-lake") as (demo, output):
         done = demo.finish(number)
     assert (done.code, done.err) == (130, INTERRUPTED)
     assert not re.search(r"process \d+", output) or not is_running(broker_pid(output + done.out))
     assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_while_spark_is_at_work_leaves_nothing_behind(temporary: Path) -> None:
+    with demo_up_to("retain", "--records", "1000") as (demo, output):
+        eventually(lambda: list(temporary.glob("headwater-spark-*.log")), "Spark is being started")
+        done = demo.finish(signal.SIGINT)
+    assert (done.code, done.err) == (130, INTERRUPTED)
+    assert not is_running(broker_pid(output + done.out))
+    eventually(lambda: list(temporary.iterdir()) == [], "the JVM has tidied up")
 
 
 def test_a_broker_that_dies_is_named_at_once(temporary: Path) -> None:

@@ -1,0 +1,139 @@
+"""Topics into tables: what is new is loaded once, whatever shape it has, and every engine reads the same."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headwater import LocalBroker, Producer
+from headwater.lake import Lake, LakeUsageError
+from peers.spark import lake as lake
+from peers.spark import pyspark_leaves_sockets
+
+pytestmark = pyspark_leaves_sockets
+
+Load = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def load(lake: Lake, broker: LocalBroker) -> Load:
+    def load(topic: str, **how: Any) -> Any:
+        return lake.load(f"topic:{topic}", into=f"shop.{topic}", bootstrap=broker.bootstrap, **how)
+
+    return load
+
+
+def produce(broker: LocalBroker, topic: str, *values: Any, keys: Any = None) -> None:
+    with Producer(broker.bootstrap) as producer:
+        for number, value in enumerate(values):
+            text = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+            producer.send(topic, text, key=keys[number] if keys else None, partition=0)
+
+
+def rows(lake: Lake, statement: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in lake.sql(statement).to_pylist()]
+
+
+def test_what_is_new_is_loaded_once(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "once", *({"id": number, "name": f"n{number}"} for number in range(1000)))
+    first = load("once")
+    assert (first.counts.rows, first.counts.rescued, first.counts.corrupt) == (1000, 0, 0)
+    assert load("once").load_id is None
+    produce(broker, "once", {"id": 1000, "name": "last"})
+    assert load("once").counts.rows == 1
+    assert rows(lake, "select count(*), count(distinct id), sum(id), max(name) from shop.once") == [
+        (1001, 1001, sum(range(1001)), "n999")
+    ]
+    assert lake.catalog.position("shop.once", "topic:once") == {"topics": {"once": {"0": 1001}}}
+
+
+def test_fields_that_appear_and_change_their_type_stop_nothing(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "changing", {"id": 1, "price": 5})
+    load("changing")
+    produce(broker, "changing", {"id": 2, "price": "a lot", "address": {"city": "Aachen", "zip": 52062}}, b"no json")
+    report = load("changing")
+    assert (report.counts.rows, report.counts.rescued, report.counts.corrupt) == (2, 1, 1)
+    assert rows(
+        lake, "select id, price, address.city, _rescued['price'], _corrupt_record from shop.changing order by _offset"
+    ) == [
+        (1, 5, None, None, None),
+        (2, None, "Aachen", '"a lot"', None),
+        (None, None, None, None, "no json"),
+    ]
+    kinds = [(change.kind, change.path) for change in lake.catalog.schema_history("shop.changing")]
+    assert ("add", "address") in kinds
+    assert ("conflict", "price") in kinds
+
+
+def test_a_plan_changes_nothing(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "planned", {"id": 1})
+    report = load("planned", plan_only=True)
+    assert report.plan.schema.names == ["id"]
+    assert lake.catalog.table_state("shop.planned") is None
+
+
+def test_an_upsert_keeps_the_newest_of_each_key(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "accounts", {"v": 1}, {"v": 2}, {"v": 3}, keys=["a", "b", "a"])
+    load("accounts", mode="upsert")
+    assert rows(lake, "select cast(_key as string), v from shop.accounts order by 1") == [("a", 3), ("b", 2)]
+    produce(broker, "accounts", None, {"v": 4}, {}, keys=["a", "c", "d"])
+    load("accounts", mode="upsert")
+    assert rows(lake, "select cast(_key as string), v from shop.accounts order by 1") == [
+        ("b", 2),
+        ("c", 4),
+        ("d", None),
+    ]
+    produce(broker, "accounts", {"v": 5}, None, {"v": 6}, keys=["b", "b", "a"])
+    load("accounts", mode="upsert")
+    assert rows(lake, "select cast(_key as string), v from shop.accounts order by 1") == [
+        ("a", 6),
+        ("c", 4),
+        ("d", None),
+    ]
+
+
+def test_dedup_keeps_the_first_of_each_key(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "clicks", {"id": "x", "n": 1}, {"id": "y", "n": 2}, {"id": "x", "n": 3}, {"n": 4}, {"n": 5})
+    load("clicks", mode="dedup", key=("id",))
+    produce(broker, "clicks", {"id": "y", "n": 6}, {"id": "z", "n": 7})
+    load("clicks", mode="dedup", key=("id",), window_s=3600.0)
+    assert rows(lake, "select n from shop.clicks order by n") == [(1,), (2,), (4,), (5,), (7,)]
+
+
+def test_text_and_raw_bytes_are_one_column(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "words", b"six bottles", None, b"\xff\xfe")
+    load("words", source_options={"value": "text"})
+    assert rows(lake, "select value, _corrupt_record from shop.words order by _offset") == [
+        ("six bottles", None),
+        (None, None),
+        (None, "base64://4="),
+    ]
+
+
+def test_other_engines_read_the_same(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    import duckdb
+    from pyiceberg.catalog.rest import RestCatalog
+
+    produce(broker, "read", *({"id": number, "tags": ["a", str(number)]} for number in range(100)))
+    load("read")
+    read = RestCatalog("lake", uri=lake.uri).load_table("shop.read").scan().to_arrow()
+    by_spark = rows(lake, "select count(*), sum(id), count(distinct tags[1]) from shop.read")
+    connection = duckdb.connect().register("read", read)
+    by_duckdb = connection.execute("select count(*), sum(id), count(distinct tags[2]) from read").fetchall()
+    assert by_spark == by_duckdb == [(100, 4950, 100)]
+
+
+def test_mistakes_are_told_in_words(lake: Lake, load: Load) -> None:
+    with pytest.raises(LakeUsageError, match="topic:NAME, files:PATH or jdbc:URL#TABLE"):
+        lake.load("orders", into="shop.orders")
+    with pytest.raises(LakeUsageError, match=r"DATABASE\.TABLE"):
+        lake.load("topic:orders", into="orders")
+    with pytest.raises(LakeUsageError, match="check its name"):
+        load("nowhere")
