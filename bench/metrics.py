@@ -237,6 +237,41 @@ CLIENTS = (
 )
 
 
+def _of_the_lake(shape: str, key: str, label: str, must_ratio: float) -> tuple[Metric, ...]:
+    """How fast a job is, and what it takes."""
+    return (
+        Metric(key=key, shape=shape, label=label, unit="records/s", better="higher", must_ratio=must_ratio),
+        Metric(key=f"{key}_cpu", shape=shape, label=f"{label}, CPU", unit="s/million", better="lower", decimals=2),
+        Metric(key=f"{key}_mb", shape=shape, label=f"{label}, memory", unit="MB", better="lower"),
+    )
+
+
+def _of_the_tuned(shape: str, key: str, label: str) -> tuple[Metric, ...]:
+    """The same beside a peer with the settings that suit it best."""
+    return (
+        Metric(key=key, shape=shape, label=f"{label}, tuned peer", unit="records/s", better="higher"),
+        Metric(
+            key=f"{key}_cpu",
+            shape=shape,
+            label=f"{label}, tuned peer, CPU",
+            unit="s/million",
+            better="lower",
+            decimals=2,
+        ),
+    )
+
+
+LAKE = (
+    *_of_the_lake("a", "scan_4", "scan, 4 partitions", 3.0),
+    *_of_the_lake("a", "scan_1", "scan, one partition", 3.0),
+    *_of_the_tuned("a", "scan_tuned", "scan, 4 partitions"),
+    *_of_the_lake("b", "load", "raw load", 2.0),
+    *_of_the_tuned("b", "load_tuned", "raw load"),
+    *_of_the_lake("c", "json", "JSON load", 1.5),
+    *_of_the_tuned("c", "json_tuned", "JSON load"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A metric over all rounds; ratios are taken within each round, headwater's figure by the peer's.

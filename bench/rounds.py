@@ -111,7 +111,7 @@ def arguments(description: str, shapes: str) -> argparse.Namespace:
     """What was asked for on the command line; `only` comes as a string of letters."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="less load and fewer rounds: under 3 minutes")
-    parser.add_argument("--tiny", action="store_true", help="next to no load: whether it runs (clients only)")
+    parser.add_argument("--tiny", action="store_true", help="next to no load: whether it runs (clients and lake only)")
     parser.add_argument("--only", default=",".join(shapes), metavar="a,c", help="the shapes to run (default: all)")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of load and of starts")
     parser.add_argument("--out", type=Path, help="folder of the table and the plot")
