@@ -107,6 +107,18 @@ def test_dedup_keeps_the_first_of_each_key(lake: Lake, broker: LocalBroker, load
     assert rows(lake, "select n from shop.clicks order by n") == [(1,), (2,), (4,), (5,), (7,)]
 
 
+def test_news_that_change_no_row_move_the_position(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "same", {"id": 1, "n": 5}, {"id": 2, "n": 5})
+    load("same", mode="upsert", key=("id",), newest_by="n")
+    produce(broker, "same", {"id": 1, "n": 4}, {"id": 2, "n": 3})
+    assert load("same", mode="upsert", key=("id",), newest_by="n").counts.rows == 2
+    assert load("same", mode="upsert", key=("id",), newest_by="n").load_id is None
+    produce(broker, "same", {"id": 1, "n": 6}, {"id": 1, "n": 7})
+    assert load("same", mode="dedup", key=("id",)).counts.rows == 2
+    assert load("same", mode="dedup", key=("id",)).load_id is None
+    assert rows(lake, "select id, n from shop.same order by id") == [(1, 5), (2, 5)]
+
+
 def test_text_and_raw_bytes_are_one_column(lake: Lake, broker: LocalBroker, load: Load) -> None:
     produce(broker, "words", b"six bottles", None, b"\xff\xfe")
     load("words", source_options={"value": "text"})

@@ -106,7 +106,12 @@ class LoadJob:
                 return None
             counts = Counts(rows=self.catalog.load(load_id).rows or 0)
         seconds = time.monotonic() - began
-        self.catalog.finish_load(load_id, **asdict(counts), seconds=seconds)
+        finished = self.catalog.finish_load(load_id, **asdict(counts), seconds=seconds)
+        if finished.state != COMMITTED:
+            raise LakeError(
+                f"Spark wrote {news.words} of {self.source.id} into {self.request.table} and did not commit them: the "
+                "position has not moved, so they are loaded again next time. Please report this"
+            )
         return self._report(
             news,
             plan=plan,
