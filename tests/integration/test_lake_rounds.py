@@ -19,6 +19,8 @@ from peers.processes import dies_with_parent
 from peers.spark import QUICK_START
 
 _PATIENCE_S = 120
+_SOON = 'options = { "kafka.default.api.timeout.ms" = "2000" }\n'
+"""Brokers that are away are given up after two seconds, not after a minute."""
 
 
 @pytest.fixture
@@ -35,8 +37,8 @@ class Rounds:
         conf = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in QUICK_START.items())
         (folder / "lake.toml").write_text(
             f'[lake]\nwarehouse = "lake"\nmaster = "local[2]"\nbootstrap = "{bootstrap}"\n[lake.conf]\n{conf}\n'
-            '[[load]]\nsource = "topic:orders"\ninto = "shop.orders"\n'
-            '[[load]]\nsource = "topic:visits"\ninto = "shop.visits"\n'
+            f'[[load]]\nsource = "topic:orders"\ninto = "shop.orders"\n{_SOON}'
+            f'[[load]]\nsource = "topic:visits"\ninto = "shop.visits"\n{_SOON}'
         )
         self.folder = folder
         self._out, self._err = folder / "out", folder / "err"
