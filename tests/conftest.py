@@ -1,6 +1,8 @@
 """What all tests share: the peers, each started once and only for tests that ask for it."""
 
-from collections.abc import Iterator
+import faulthandler
+import os
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -34,9 +36,51 @@ FOREIGN_WARNINGS = (
 )
 
 
+# The limit of a test ends with the test: what hangs behind it, in the end of a fixture, has only this one.
+LONGEST_S = 700
+# Where the run itself is told of; pytest makes a file of descriptor 2 while a test runs.
+TOLD = pytest.StashKey[int]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for line in FOREIGN_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
+    config.stash[TOLD] = os.dup(2)
+    # Workers leave that to who gathers what they report.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(TellingFailures(config.stash[TOLD]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A worker that hangs shows where and ends: the run goes on with another, and the test has failed."""
+    watch(item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """pytest ends every such watch when a test fails; fixtures have yet to end."""
+    watch(node.config)
+
+
+def watch(config: pytest.Config) -> None:
+    faulthandler.dump_traceback_later(LONGEST_S, exit=True, file=config.stash[TOLD])
+
+
+class TellingFailures:
+    """A failure is told at once: a run that is cut short has said what it knew."""
+
+    def __init__(self, told: int) -> None:
+        self._told = told
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            words = f"\n{report.nodeid} failed in its {report.when}:\n{report.longreprtext}\n"
+            os.write(self._told, words.encode())
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from typing import Any
 from headwater import Admin, LocalBroker, Producer
 from headwater.catalog.client import CatalogClient, CatalogError
 from peers.postgresql import Postgresql
-from peers.processes import dies_with_parent, end, kill
+from peers.processes import dies_with_parent, kill
 from peers.readiness import free_port
 
 TOPIC = "events"
@@ -38,6 +38,7 @@ class Catalog:
         self._warehouse = warehouse
         self._chance = chance
         self._armed = True
+        self._change = threading.Lock()
         self._process = self._start()
         self._thread = threading.Thread(target=self._look_after, daemon=True)
 
@@ -46,23 +47,26 @@ class Catalog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._armed = False
-        end(self._process)
-        self._thread.join()
+        self._end()
 
     def disarm(self) -> None:
         """From now on a server lives."""
-        self._armed = False
+        self._end()
+        self._process = self._start()
+
+    def _end(self) -> None:
+        with self._change:
+            self._armed = False
         kill(self._process)
         self._thread.join()
-        self._process = self._start()
 
     def _look_after(self) -> None:
         while True:
             self._process.wait()
-            if not self._armed:
-                return
-            self._process = self._start()
+            with self._change:
+                if not self._armed:
+                    return
+                self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
@@ -102,16 +106,21 @@ class Worker:
         self._again()
 
     def kill_jvm(self) -> None:
-        """Ends Spark under the job."""
-        for pid in self._java():
+        """Ends Spark under the job, which then ends too."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (java := self._java()):
+            assert time.monotonic() < deadline, f"no Spark under the job:\n{self.words()[-3000:]}"
+            time.sleep(0.1)
+        for pid in java:
             _kill(pid)
-        self.process.wait(60)
+        self.process.wait(_PATIENCE_S)
         self._again()
 
     def wait(self) -> None:
         """Until it has ended by itself, started again where it failed to."""
         deadline = time.monotonic() + _PATIENCE_S
         while self.process.wait(max(1.0, deadline - time.monotonic())) != 0:
+            assert time.monotonic() < deadline, f"the job never ends well:\n{self.words()[-3000:]}"
             self._again()
 
     def _again(self) -> None:

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from background import in_background
 from headwater import Admin, LocalBroker, Producer
 from headwater.lake import Lake
 from headwater.lake.java import find_java
@@ -62,20 +63,19 @@ class Bench:
         """Does something in the middle of the second pass: some of its tasks are done, most of them are not."""
         self.wait_until(lambda: self.executors() == 2, "two executors")
         before = self.tracker.getJobIdsForGroup(None)
-        with ThreadPoolExecutor(1) as pool:
-            loading = pool.submit(self.load, topic, **how)
+        loading = in_background(partial(self.load, topic, **how))
 
-            def middle() -> "SparkStageInfo | None":
-                assert not loading.done(), f"it has ended too soon: {loading.result()}"
-                jobs = sorted({*self.tracker.getJobIdsForGroup(None)} - {*before})
-                # The first job is the first pass.
-                running = [stage for job in jobs[1:2] for stage in self.stages(job)]
-                return running[0] if running and running[0].numCompletedTasks >= 4 else None
+        def middle() -> "SparkStageInfo | None":
+            assert not loading.done(), f"it has ended too soon: {loading.result()}"
+            jobs = sorted({*self.tracker.getJobIdsForGroup(None)} - {*before})
+            # The first job is the first pass.
+            running = [stage for job in jobs[1:2] for stage in self.stages(job)]
+            return running[0] if running and running[0].numCompletedTasks >= 4 else None
 
-            stage = self.wait_until(middle, "a load that is half done")
-            assert (stage.numTasks, stage.numCompletedTasks < PARTITIONS) == (PARTITIONS, True)
-            meanwhile(stage)
-            return loading.result(_PATIENCE_S)
+        stage = self.wait_until(middle, "a load that is half done")
+        assert (stage.numTasks, stage.numCompletedTasks < PARTITIONS) == (PARTITIONS, True)
+        meanwhile(stage)
+        return loading.result(_PATIENCE_S)
 
     def kill_a_worker(self, _: object = None) -> None:
         self.cluster.kill_worker(self.cluster.workers[0])

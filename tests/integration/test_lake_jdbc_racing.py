@@ -3,11 +3,12 @@
 import itertools
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
+from background import in_background
 from headwater.lake import Lake
 from peers.postgresql import Postgresql
 from peers.postgresql import postgresql as postgresql
@@ -46,16 +47,15 @@ def test_no_row_is_missed_or_loaded_twice(lake: Lake, postgresql: Postgresql, tr
         for _ in range(times):
             lake.load(postgresql.jdbc(database, "t"), into=f"r.{track}", source_options=options)
 
-    with ThreadPoolExecutor(WRITERS + 2) as pool:
-        try:
-            writers = [pool.submit(write, number) for number in range(WRITERS)]
-            loads = [pool.submit(load, LOADS) for _ in range(2)]
-            for each in loads:
-                each.result()
-        finally:
-            stopped.set()
-        for writer in writers:
-            writer.result()
+    try:
+        writers = [in_background(partial(write, number)) for number in range(WRITERS)]
+        loads = [in_background(partial(load, LOADS)) for _ in range(2)]
+        for each in loads:
+            each.result()
+    finally:
+        stopped.set()
+    for writer in writers:
+        writer.result()
     load(1)
     with postgresql.connect(database) as connection:
         (wanted,) = connection.execute("select count(*), sum(id)::bigint from t").fetchall()

@@ -11,7 +11,7 @@ import pytest
 from headwater.lake import Lake, SparkSettings
 from peers.postgresql import Postgresql
 from peers.postgresql import postgresql as postgresql
-from peers.spark import QUICK_START, pyspark_leaves_sockets, running_lake
+from peers.spark import QUICK_START, end_java, pyspark_leaves_sockets, running_lake
 
 pytestmark = pyspark_leaves_sockets
 
@@ -95,8 +95,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """One whose Java lives in a zone with hours that there are twice, or not at all."""
     java = "spark.driver.extraJavaOptions"
     conf = {**QUICK_START, java: f"{QUICK_START[java]} -Duser.timezone=Europe/Berlin"}
+    end_java()
     with running_lake(tmp_path_factory.mktemp("lake"), SparkSettings(master="local[2]", conf=conf)) as lake:
         yield lake
+    end_java()
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,9 @@ def test_removed_files_wait_for_their_delay(broker: LocalBroker, wire: Wire) -> 
     for topic in (slow, quick):
         eventually(lambda topic=topic: earliest(wire, topic) == 10, "an empty log")  # type: ignore[misc]
     eventually(lambda: not deleted_files(broker.data, quick), "the end of the files")
-    assert len(deleted_files(broker.data, slow)) == 3
+    # A look in the middle of filling removes a segment of its own: there may be more than one of each.
+    kinds = {path.name.split(".", 1)[1] for path in deleted_files(broker.data, slow)}
+    assert kinds == {"log.deleted", "index.deleted", "timeindex.deleted"}
 
 
 def test_the_start_is_known_after_a_restart(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from headwater.lake import Lake
+from headwater.lake.jars import Coordinates, jar_folder
 from headwater.lake.java import find_java
 from headwater.lake.spark import SparkSettings
+from lake_jobs import CONNECTOR
 from peers.presence import require
+from peers.processes import kill
 
 pyspark_leaves_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """For files with Spark in them: pyspark leaves the sockets over which answers come to the garbage collector."""
@@ -23,9 +26,22 @@ QUICK_START = {
 }
 
 
+def shared_jars() -> list[Coordinates]:
+    """What any test wants: all tests of a process share a JVM, and that knows only the jars it was started with."""
+    return [jar for jar in CONNECTOR if (jar_folder() / jar.file_name).exists()]
+
+
 def quick_spark(cores: int = 2) -> SparkSettings:
     """An embedded Spark that is up soon and stays small."""
-    return SparkSettings(master=f"local[{cores}]", conf=QUICK_START)
+    return SparkSettings(master=f"local[{cores}]", conf=QUICK_START, more_jars=shared_jars())
+
+
+def end_java() -> None:
+    """Kills the JVM of this process, if there is one: what a test asks of Java itself holds only from its start."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:
+        kill(SparkContext._gateway.proc)
 
 
 @contextmanager

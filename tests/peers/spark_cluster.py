@@ -21,6 +21,7 @@ from headwater.lake.spark import SparkSettings
 
 from .processes import dies_with_parent
 from .readiness import free_port, tail
+from .spark import shared_jars
 
 HOST = "127.0.0.1"
 _QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -67,7 +68,7 @@ class SparkCluster:
 
     def settings(self, conf: Mapping[str, str] | None = None) -> SparkSettings:
         """For a lake that works here: small executors, one on each worker."""
-        return SparkSettings(master=self.master, conf={**_CONF, **(conf or {})})
+        return SparkSettings(master=self.master, conf={**_CONF, **(conf or {})}, more_jars=shared_jars())
 
     def start(self) -> None:
         """Returns once all workers are known to the master."""

@@ -1,5 +1,6 @@
 """The lake as Python sees it: `Lake("warehouse").load("topic:orders", into="shop.orders", bootstrap="…")`."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from headwater.lake.sources.jdbc import JdbcSource
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkSettings, spark_log, start_spark
+from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, spark_log, start_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +60,7 @@ class Lake:
         self._tell = tell
         self._watch = watch
         self._session: SparkSession | None = None
+        self._starting = threading.Lock()
         self._iceberg: RestCatalog | None = None
         self._embedded: EmbeddedCatalog | None = None
         if catalog is not None and catalog.startswith(("http://", "https://")):
@@ -88,6 +90,7 @@ class Lake:
             if not self._spark_has_ended():
                 self._session.stop()
                 spark_log().unlink(missing_ok=True)
+            give_interrupts_back()
             self._session = None
         self.catalog.close()
         if self._embedded is not None:
@@ -97,23 +100,22 @@ class Lake:
     @property
     def spark(self) -> "SparkSession":
         """The session, started at the first call. Its default catalog is this lake."""
-        if self._session is None:
-            self._tell("starting Spark")
-            self._session = start_spark(self._settings, catalog_uri=self.uri, token=self._token)
+        with self._starting:
+            if self._session is None:
+                self._tell("starting Spark")
+                self._session = start_spark(self._settings, catalog_uri=self.uri, token=self._token)
+        self.check_spark()
         return self._session
 
     def check_spark(self) -> None:
-        """A LakeError when Spark was started and its process is gone: only a new process can start another one."""
+        """A LakeError when Spark was started and its process is gone; another lake starts another one."""
         if self._spark_has_ended():
             raise LakeError(
                 f"Spark has ended; its last words are in {spark_log()}. Start again: nothing is loaded twice"
             )
 
     def _spark_has_ended(self) -> bool:
-        # The process is known where pyspark started it itself.
-        gateway = None if self._session is None else self._session.sparkContext._gateway
-        process = getattr(gateway, "proc", None)
-        return process is not None and process.poll() is not None
+        return self._session is not None and has_ended(self._session.sparkContext._gateway)
 
     @property
     def iceberg(self) -> "RestCatalog":

@@ -57,6 +57,7 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
         from pyspark.sql import SparkSession
     except ImportError:
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
+    _forget_ended_spark()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
     conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
@@ -131,6 +132,25 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
     return conf
 
 
+def has_ended(gateway: object) -> bool:
+    """Whether the JVM behind pyspark's gateway is gone; it is known where pyspark started it itself."""
+    process = getattr(gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget_ended_spark() -> None:
+    """pyspark keeps its way to a JVM for good; to one that has ended there is none, and another can be started."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    if gateway is not None and has_ended(gateway):
+        gateway.close()
+        gateway.proc.stdin.close()
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
     """Spark takes Ctrl-C over when it starts; a program that has done so before keeps it."""
@@ -138,6 +158,13 @@ def _interrupts_kept() -> Iterator[None]:
     yield
     if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)
+
+
+def give_interrupts_back() -> None:
+    """What Spark does at Ctrl-C, telling its JVM, would outlive it: the program is interrupted as before again."""
+    taken = getattr(signal.getsignal(signal.SIGINT), "__module__", None) == "pyspark.core.context"
+    if taken and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

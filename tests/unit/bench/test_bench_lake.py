@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ def spark_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     absent = [jar.file_name for jar in CONNECTOR if not (jar_folder() / jar.file_name).exists()]
     require(f"no {', '.join(absent)}: run scripts/get_peers.py" if absent else None)
     folder = tmp_path_factory.mktemp("lake")
-    with running_lake(folder, replace(quick_spark(), more_jars=CONNECTOR)) as started:
+    with running_lake(folder, quick_spark()) as started:
         yield started
 
 
