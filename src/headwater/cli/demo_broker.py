@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from headwater.cli.demo_interrupts import Interrupts
+from headwater.cli.waiting import readable
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class DemoBroker:
     def wait_until_ready(self, started_s: float) -> None:
         """Returns when the broker has said where it listens."""
         assert self.process.stdout is not None
-        while not select.select([self.process.stdout], [], [], _LOOK_INTERVAL_S)[0]:
+        while not readable(self.process.stdout.fileno(), _LOOK_INTERVAL_S):
             self.interrupts.check()
             if time.perf_counter() - started_s > _READY_TIMEOUT_S:
                 raise DemoError(f"the broker was not ready within {_READY_TIMEOUT_S:g} s; {self._last_words()}")

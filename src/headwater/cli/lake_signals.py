@@ -1,10 +1,11 @@
 """Ctrl-C and SIGTERM for loads in rounds: the load in work is finished first; a second signal ends it at once."""
 
 import os
-import select
 import signal
 from types import FrameType, TracebackType
 from typing import Final, Self
+
+from headwater.cli.waiting import readable
 
 _WORDS: Final = b"headwater: stopping after the load in work; once more stops it at once\n"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -32,8 +33,7 @@ class StopAfterLoad:
 
     def wait(self, seconds: float) -> bool:
         """Waits for so long, and says whether it is time to stop; with 0 it only says so."""
-        readable, _, _ = select.select([self._stopped], [], [], seconds)
-        return bool(readable)
+        return readable(self._stopped, seconds)
 
     def _caught(self, _number: int, _frame: FrameType | None) -> None:
         for number in _SIGNALS:

@@ -5,11 +5,12 @@ A pipe that has nothing more at the moment says so, and what was read goes out w
 
 import asyncio
 import os
-import select
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from headwater.cli.waiting import readable
 
 CHUNK_BYTES: Final = 256 * 1024
 MAX_LINE_BYTES: Final = 256 * 1024 * 1024
@@ -90,7 +91,7 @@ async def _chunks(path: str) -> AsyncIterator[bytes]:
                 await asyncio.sleep(0)  # answers of the broker are read between chunks
             return
         while True:
-            if not select.select([descriptor], [], [], 0)[0]:
+            if not readable(descriptor):
                 yield b""
                 await _readable(descriptor)
             chunk = os.read(descriptor, CHUNK_BYTES)

@@ -49,7 +49,7 @@ class FolderChanges:
     def drop(self, segments: Sequence[Segment], *, keep_snapshot: int = -1) -> None:
         """Take the files of segments out of sight, in this order, and their snapshots but the one at an offset."""
         for segment in segments:
-            self._deleted_files += segment.rename_files(DELETED_SUFFIX)
+            segment.rename_files(DELETED_SUFFIX, self._deleted_files)
             if segment.base_offset != keep_snapshot:
                 self._snapshots.remove(segment.base_offset)
         self._names_changed = True

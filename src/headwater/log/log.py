@@ -513,6 +513,11 @@ class Log:
         self._swap = SegmentSwap(self._row, self._changes, old, new)
         return self._swap
 
+    @property
+    def half_done_swap(self) -> SegmentSwap | None:
+        """One that an error ended after readers had its new segment: it is done before the next begins."""
+        return self._swap if self._swap is not None and self._swap.is_half_done else None
+
     def relocation(self) -> Relocation:
         """What knows where the log lies, for whoever moves it to another folder."""
         return Relocation(self._row, self._rolling, self._snapshots, self.leader_epochs, self._changes)
@@ -522,7 +527,7 @@ class Log:
         self.cuts += 1
         if self._swap is not None:
             self._swap.cancel()
-            self._swap = None
+            self._swap = self.half_done_swap
 
     def remove_deleted_files(self) -> int:
         """Unlink the files of dropped segments; how many there were. May run in a thread."""

@@ -554,9 +554,12 @@ class Segment:
         if self._time_index is not None:
             self._time_index.move_to(time_path)
 
-    def rename_files(self, suffix: str) -> list[str]:
-        """Give the files another suffix, or none; the paths they have then. Whoever has the data file open keeps it."""
-        renamed = []
+    def rename_files(self, suffix: str, renamed: list[str] | None = None) -> list[str]:
+        """Give the files another suffix, or none; the paths they have then. Whoever has the data file open keeps it.
+
+        In `renamed` they are also after an error that left others as they were.
+        """
+        renamed = [] if renamed is None else renamed
         for kind in SUFFIXES:
             try:
                 self.fs.rename(self._path(kind), self.stem + kind + suffix)

@@ -25,6 +25,7 @@ class SegmentSwap:
         self.new = new
         self._row = row
         self._changes = changes
+        self._undropped = [*old]
         self._begun = self._cancelled = self._replaced = False
 
     def begin(self) -> None:
@@ -37,7 +38,9 @@ class SegmentSwap:
     def cancel(self) -> None:
         """The old segments change: what was offered is worth nothing, not even to a start after a crash now."""
         self._cancelled = True
-        if self._begun and not self._replaced:
+        if self._replaced:
+            self.drop_old()
+        elif self._begun:
             # One `.cleaned` file is enough to make all of them leftovers. `begin` may have failed half way.
             self.new.suffix = SWAP_SUFFIX
             self.new.rename_files(CLEANED_SUFFIX)
@@ -48,7 +51,18 @@ class SegmentSwap:
             raise CleaningAbortedError(f"the segments that {self.new.path} was made from have changed")
         self._row.replace(self.old, self.new)
         self._replaced = True
-        self._changes.drop(self.old, keep_snapshot=self.new.base_offset)
+        self.drop_old()
+
+    def drop_old(self) -> None:
+        """Rename the old files away. After an error there are some left: the new segment has no name before they go."""
+        while self._undropped:
+            self._changes.drop(self._undropped[:1], keep_snapshot=self.new.base_offset)
+            del self._undropped[0]
+
+    @property
+    def is_half_done(self) -> bool:
+        """Whether readers have the new segment, and it has not got its name yet."""
+        return self._replaced and self.new.suffix == SWAP_SUFFIX
 
     def finish(self) -> None:
         """Give the new segment its name, unless it was dropped meanwhile."""

@@ -1,5 +1,6 @@
 """A process that dies at any point of a cleaning leaves a log with the newest record of every key."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -225,3 +226,37 @@ def test_power_lost_at_every_change_with_whatever_was_not_synced(tmp_path: Path)
         assert_in_order(again)
         again.abandon()
     assert stop > 60
+
+
+def half_swapped(fs: FaultyFileSystem) -> Log:
+    """Two segments were cleaned into one that readers have, and the files of one could not be renamed away."""
+    log = Log.open(fs, f"{fs.folder}/{FOLDER}", config=CONFIG, now_ms=NOW_MS)
+    for _ in range(2):
+        append(log, keyed((b"k", b"v")))
+        log.roll(NOW_MS)
+    fs.fail("rename", errno.ENOSPC, path_part=f"{1:020}")
+    with pytest.raises(OSError, match="No space"):
+        clean_once(log)
+    fs.settle()
+    return log
+
+
+def test_segments_that_could_not_be_renamed_away_do_not_come_back_after_the_next_cleaning() -> None:
+    fs = FaultyFileSystem(seed=1)
+    log = half_swapped(fs)
+    append(log, keyed((b"k", b"w")))
+    log.roll(NOW_MS)
+    clean_once(log)
+    assert survivors(log) == [(2, b"k", b"w")]
+    following = fs.kill()
+    again = Log.open(following, f"{following.folder}/{FOLDER}", config=CONFIG, now_ms=NOW_MS, clean=False)
+    assert survivors(again) == [(2, b"k", b"w")]
+
+
+def test_segments_that_could_not_be_renamed_away_do_not_come_back_after_a_truncation() -> None:
+    fs = FaultyFileSystem(seed=1)
+    log = half_swapped(fs)
+    log.truncate_to(0, now_ms=NOW_MS)
+    following = fs.kill()
+    again = Log.open(following, f"{following.folder}/{FOLDER}", config=CONFIG, now_ms=NOW_MS, clean=False)
+    assert (survivors(again), again.log_end_offset) == ([], 0)

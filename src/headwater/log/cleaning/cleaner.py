@@ -71,10 +71,11 @@ class Cleaning:
         case call `abandon` at the end.
         """
         log, end_offset = self._log, self._cleanable.first_uncleanable_offset
-        for segment in log.segments:
-            if segment.suffix:
-                # A swap whose last step failed: what begins now must not be taken for a part of it.
-                segment.rename_files("")
+        if (swap := log.half_done_swap) is not None:
+            # What begins now must not be taken for a part of it.
+            swap.drop_old()
+            yield from self._name_new(swap)
+            self._check_uncut()
         # A record may only go for one that is on the device: else a loss of power could take both.
         yield partial(log.flush, end_offset)
         yield self._map_keys
@@ -96,8 +97,11 @@ class Cleaning:
         yield partial(log.fs.sync_dir, log.path)
         swap.replace()
         self._swap = self._unfinished = None
-        yield partial(log.fs.sync_dir, log.path)
-        if not log.is_closed:
+        yield from self._name_new(swap)
+
+    def _name_new(self, swap: SegmentSwap) -> Iterator[Callable[[], object]]:
+        yield partial(self._log.fs.sync_dir, self._log.path)
+        if not self._log.is_closed:
             swap.finish()
 
     def _check_uncut(self) -> None:
