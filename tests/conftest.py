@@ -5,6 +5,7 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from peers.apache import QUICK_START, ApacheKafka
 from peers.headwater import HeadwaterProcess
@@ -35,6 +36,11 @@ FOREIGN_WARNINGS = (
     "ignore:(read_text|contents|open_text) is deprecated:DeprecationWarning",  # kafka-python, at import
 )
 
+
+# A run finds what the run before it found; FRESH=1 looks further.
+settings.register_profile("same", derandomize=True, print_blob=True)
+if not os.environ.get("FRESH"):
+    settings.load_profile("same")
 
 # The limit of a test ends with the test: what hangs behind it, in the end of a fixture, has only this one.
 LONGEST_S = 700

@@ -151,15 +151,26 @@ class Story:
         bisect.insort(self.waiting, (flight.numbers, flight.numbered), key=lambda each: each[0])
 
     def finish(self) -> None:
+        self._answer_all()
+        while self.waiting:
+            # Behind one that nobody knows the fate of, what may have got through keeps its number until its time ends.
+            numbered = self.waiting[0][1]
+            assert numbered is not None, "batches are left that nothing lets go"
+            assert numbered.unheard, "batches are left that nothing lets go"
+            self.expire()
+            self._answer_all()
+        while self.take(self.late):
+            pass
+
+    def _answer_all(self) -> None:
+        """Until nothing is on the wire, or one batch is refused again and again."""
         for _ in range(200):
             while any(self.drain(choice) for choice in range(len(self.waiting))):
                 pass
             if not self.wire:
-                break
+                return
             self.answer()
-        while self.take(self.late):
-            pass
-        assert not self.waiting, "batches are left that nothing lets go"
+        self.break_connection(0)
 
     def check(self) -> None:
         """What users were told is true."""
@@ -324,3 +335,20 @@ def test_a_transaction_leaves_the_epoch_to_its_coordinator() -> None:
     sequences.failed(batch, was_written=None)
     assert sequences.settle() == [PARTITION]
     assert sequences.producer_epoch == 3
+
+
+def test_what_may_have_got_through_behind_a_lost_batch_is_tried_until_its_time_ends() -> None:
+    story = Story()
+    story.send(1)
+    story.send(1)
+    assert story.drain(0)
+    assert story.drain(0)
+    story.expire()
+    story.break_connection(0)
+    for _ in range(3):
+        assert story.drain(0)
+        story.answer()
+    assert story.waiting
+    story.finish()
+    story.check()
+    assert story.given_up == {0, 1}
