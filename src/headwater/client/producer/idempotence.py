@@ -4,6 +4,9 @@ No clock, no network: it is told what was sent and what was answered. The rules,
 
 - Batches of a partition are numbered in the order in which they are first sent, by their records. A batch keeps its
   number over every retry; at most five of a partition are unanswered, as a broker remembers no more.
+- The first batch of a partition goes alone until it is answered: of a producer that it does not know, a broker takes
+  any number for the first. Were the first batch refused, say by a leader that has not heard of the topic yet, the
+  second would be taken, and the first never. Java's client tries it in vain until its time ends.
 - A batch that is sent again goes alone: those behind it wait until it is answered, so that none overtakes it.
 - Where the row of numbers broke (a batch failed for good, or the broker forgot the producer) the epoch is raised and
   the partition begins again at 0. That waits until none of its batches is on the wire: none may have two numbers.
@@ -87,6 +90,8 @@ class Sequences:
         self._gaps: dict[TopicPartition, int] = {}
         """Partitions that begin again, with the first number of each that nothing was written under."""
         self._unresolved: set[TopicPartition] = set()
+        self._known: set[TopicPartition] = set()
+        """Where a broker has taken something of this producer: another epoch begins at 0 there, or is refused."""
 
     @property
     def has_identity(self) -> bool:
@@ -95,6 +100,8 @@ class Sequences:
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
         """Takes the identity that a broker gave out."""
+        if producer_id != self.producer_id:
+            self._known.clear()
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         for partition in [partition for partition in self._gaps if self._may_begin_again(partition)]:
             self._row(partition).restart(producer_id, producer_epoch)
@@ -120,8 +127,11 @@ class Sequences:
             return True
         if partition in self._gaps or partition in self._unresolved or len(row.unanswered) >= MAX_UNANSWERED:
             return False
+        if not row.unanswered:
+            return True
         # A batch that waits for its retry is before this one; and the old identity's batches are answered first.
-        return not row.unanswered or (self._is_current(row) and all(sent.on_the_wire for sent in row.unanswered))
+        is_in_order = self._is_current(row) and all(sent.on_the_wire for sent in row.unanswered)
+        return is_in_order and partition in self._known
 
     def number(self, partition: TopicPartition, record_count: int) -> Numbered:
         """The next number of a partition, for a batch that is on its way from now on."""
@@ -141,6 +151,7 @@ class Sequences:
         if (batch.next_sequence - row.next_acknowledged) % SEQUENCES < SEQUENCES // 2:
             row.next_acknowledged = batch.next_sequence
         row.last_offset = max(row.last_offset, last_offset)
+        self._known.add(batch.partition)
 
     def may_retry(self, batch: Numbered, code: ErrorCode, log_start_offset: int) -> bool | None:
         """Whether a batch that was refused is sent again; None where the code alone decides."""
@@ -148,6 +159,7 @@ class Sequences:
         batch.unheard = batch.unheard or code in FATE_UNKNOWN
         row = self._row(batch.partition)
         if code is ErrorCode.unknown_producer_id:
+            self._known.discard(batch.partition)
             if log_start_offset == -1 or batch.renumbered:
                 return True
             if self._transactional:

@@ -51,7 +51,10 @@ class SentBatch(NamedTuple):
 
 @dataclass
 class ModelLog:
-    """One partition: a gap is refused, one of the last five batches is taken for a copy."""
+    """One partition: a gap is refused, one of the last five batches is taken for a copy.
+
+    Of a producer that it has never heard of it takes whatever comes first, as Apache does.
+    """
 
     largest_batch_bytes: int
     numbers: list[int] = field(default_factory=list)
@@ -72,9 +75,9 @@ class ModelLog:
         if self.forgotten and batch.base_sequence != 0:
             return ErrorCode.unknown_producer_id, -1
         if batch.epoch > self.epoch or self.forgotten:
-            if batch.base_sequence != 0:
+            if batch.base_sequence != 0 and self.epoch >= 0:
                 return ErrorCode.out_of_order_sequence_number, -1
-            self.epoch, self.next_sequence, self.forgotten = batch.epoch, 0, False
+            self.epoch, self.next_sequence, self.forgotten = batch.epoch, batch.base_sequence, False
             self.remembered.clear()
         for base_sequence, length, offset in self.remembered:
             if (base_sequence, length) == (batch.base_sequence, count):

@@ -340,6 +340,9 @@ def test_a_transaction_leaves_the_epoch_to_its_coordinator() -> None:
 def test_what_may_have_got_through_behind_a_lost_batch_is_tried_until_its_time_ends() -> None:
     story = Story()
     story.send(1)
+    assert story.drain(0)
+    story.answer()
+    story.send(1)
     story.send(1)
     assert story.drain(0)
     assert story.drain(0)
@@ -351,4 +354,21 @@ def test_what_may_have_got_through_behind_a_lost_batch_is_tried_until_its_time_e
     assert story.waiting
     story.finish()
     story.check()
-    assert story.given_up == {0, 1}
+    assert story.given_up == {1, 2}
+
+
+def test_nothing_follows_the_first_batch_of_a_partition_until_the_broker_has_it() -> None:
+    story = Story()
+    for _ in range(3):
+        story.send(1)
+    assert story.drain(0)
+    assert not story.drain(0)
+    story.error(ErrorCode.unknown_topic_id)
+    assert story.drain(0)
+    assert not story.drain(0)
+    story.answer()
+    assert story.drain(0)
+    assert story.drain(0)
+    story.finish()
+    story.check()
+    assert story.log.numbers == [0, 1, 2]

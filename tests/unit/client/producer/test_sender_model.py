@@ -196,7 +196,14 @@ def test_what_is_behind_a_batch_that_was_given_up_is_not_written_twice(core: Cor
 
 
 def test_what_was_given_up_may_arrive_late_and_what_is_behind_it_is_not_written_twice(core: Core) -> None:
-    """Both requests reach the broker after the client's patience; the first record's time ends in between."""
-    steps = [("send", 0, 1), ("pause", 0, 20), ("pause", 0, 20), ("send", 0, 1)]
-    story = Story(steps, [Fate("serve", 120, 0)], most_in_flight=2, delivery_timeout_ms=110)
-    assert check(story, core).logs[0].numbers == [0, 1]
+    """Two requests reach the broker after the client's patience; the time of the first one's record ends in between."""
+    known = [("send", 0, 1), ("pause", 0, 20)]
+    steps = [*known, ("send", 0, 1), ("pause", 0, 20), ("pause", 0, 20), ("send", 0, 1)]
+    story = Story(steps, [Fate("serve"), Fate("serve", 120, 0)], most_in_flight=2, delivery_timeout_ms=110)
+    assert check(story, core).logs[0].numbers == [0, 1, 2]
+
+
+def test_what_follows_a_first_batch_that_was_refused_is_not_taken_before_it(core: Core) -> None:
+    """A leader that has not heard of the topic yet knows no producer there, and takes any number for the first."""
+    story = Story([("send", 0, 8)], [Fate("refuse"), Fate("serve")], most_in_flight=5)
+    assert check(story, core).logs[0].numbers == list(range(8))
