@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A worker that hangs shows where and ends: the run goes on with another, and the test has failed."""
+    """A worker that hangs shows where and ends; the test has failed, and the run is over soon."""
     watch(item.config)
     try:
         return (yield)

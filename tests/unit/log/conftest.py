@@ -17,7 +17,7 @@ FOLDERS = (Path(tempfile.gettempdir()), Path("/dev/shm"))
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_stays_open() -> Iterator[None]:
-    """Who died in play has let go of nothing: with a thousand files left open, Spark in this process would hang."""
+    """Who died in play has let go of nothing: with a thousand files left open, Spark in this process fails."""
     before = locks()
     yield
     # Files of segments have owners that close them; a lock is nobody's.
