@@ -71,7 +71,7 @@ def tuples(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def check_numbers(spark: SparkSession, bootstrap: str, topic: str) -> None:
-    frame = read(spark, bootstrap, topic, split_bytes="16k")
+    frame = read(spark, bootstrap, topic, split_bytes="16k", headers="true")
     assert frame.rdd.getNumPartitions() >= 6
     assert tuples(frame.selectExpr("_partition", "_offset", "cast(value as string)")) == sorted(
         (number % 3, number // 3, value(number).decode()) for number in range(RECORDS)
@@ -88,6 +88,22 @@ def test_a_topic_is_read_without_registering_anything(spark: SparkSession, broke
 def test_a_topic_of_apache_kafka_is_read_alike(spark: SparkSession, apache: ApacheKafka) -> None:
     produce_numbers(apache.bootstrap, "numbers-for-spark")
     check_numbers(spark, apache.bootstrap, "numbers-for-spark")
+
+
+def test_headers_are_there_for_those_who_ask(spark: SparkSession, broker: LocalBroker) -> None:
+    plain = ["_topic", "_partition", "_offset", "_timestamp", "_key", "value"]
+    assert read(spark, broker.bootstrap).columns == plain
+    assert read(spark, broker.bootstrap, headers="true").columns == [*plain, "_headers"]
+    assert read(spark, broker.bootstrap, value="text").columns == [*plain, "_corrupt_record"]
+    named = read(spark, broker.bootstrap, schema="_offset long, _headers array<struct<key: string, value: binary>>")
+    (second,) = named.where("_offset = 1").limit(1).collect()
+    assert second["_headers"][0]["key"] == "number"
+
+
+def test_arrow_does_not_check_again_what_spark_has_checked(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    assert not jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
+    assert not jvm.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED
 
 
 def test_columns_that_are_named_are_all_that_is_read(spark: SparkSession, broker: LocalBroker) -> None:

@@ -27,6 +27,10 @@ CATALOG: Final = "lake"
 
 LOOPBACK: Final = "127.0.0.1"
 
+_ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Spark asks for each value only within a batch, and only after it has asked whether it is null: Arrow need not check
+both again for every value of every row. `spark.driver.extraJavaOptions` come behind these and may take them back."""
+
 _SENT_AWAY: Final = re.compile(r"Application has been killed\. Reason: (.+)")
 
 
@@ -114,6 +118,8 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
         # Spark hands that on to Hadoop, where each column of a file that is read would take a buffer of that size.
         f"{prefix}.hadoop.io.file.buffer.size": str(1 << 16),
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.driver.defaultJavaOptions": _ARROW_UNCHECKED,
+        "spark.executor.defaultJavaOptions": _ARROW_UNCHECKED,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

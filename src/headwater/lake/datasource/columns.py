@@ -12,7 +12,8 @@ TOMBSTONE: Final = "_tombstone"
 """True where a record has no value: it says that its key is no more. Given where it is asked for, in every lane."""
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADERS: Final = "_headers"
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 TOPIC_COLUMNS: Final = pa.schema(
     [
@@ -22,7 +23,7 @@ TOPIC_COLUMNS: Final = pa.schema(
         ("_timestamp", TIMESTAMP),
         ("_key", pa.binary()),
         (VALUE, pa.binary()),
-        ("_headers", HEADERS),
+        (HEADERS, _HEADERS),
     ]
 )
 """A record of a topic as it is."""

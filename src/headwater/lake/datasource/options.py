@@ -28,6 +28,8 @@ class ReadOptions:
     starting: Spots
     ending: Spots
     value: ValueLane
+    headers: bool
+    """Whether records have their headers where the user names no columns: Spark copies every column of every row."""
     split_bytes: int | None
     """How much of a log one task reads; None: what suits the size of the whole."""
     data_loss: DataLoss
@@ -54,6 +56,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         starting=parse_spots("starting", own.get("starting", "earliest"), others=Earliest()),
         ending=parse_spots("ending", own.get("ending", "latest"), others=Latest()),
         value=cast(ValueLane, _one_of("value", own.get("value", "raw"), get_args(ValueLane))),
+        headers=_one_of("headers", own.get("headers", "false"), ("true", "false")) == "true",
         split_bytes=_bytes("split.bytes", own["split.bytes"]) if "split.bytes" in own else None,
         data_loss=cast(DataLoss, _one_of("data.loss", own.get("data.loss", "fail"), get_args(DataLoss))),
         policies=own.get("policies", "{}"),
@@ -92,6 +95,7 @@ _NAMES: Final = (
     "starting",
     "ending",
     "value",
+    "headers",
     "split.bytes",
     "data.loss",
     "isolation",
@@ -106,6 +110,7 @@ _INSTEAD: Final = {
     "startingtimestamp": "starting",
     "endingtimestamp": "ending",
     "failondataloss": "data.loss",
+    "includeheaders": "headers",
     "minpartitions": "split.bytes",
     "path": "topics",
 }

@@ -10,7 +10,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headwater.lake.datasource.columns import TOPIC_COLUMNS
+from headwater.lake.datasource.columns import HEADERS, TOPIC_COLUMNS
 from headwater.lake.datasource.lanes import default_columns, lane, needed_columns
 from headwater.lake.datasource.options import MANIFEST, ReadOptions, parse_file_options, parse_options
 
@@ -58,7 +58,9 @@ class HeadwaterDataSource(spark.DataSource):
             from headwater.lake.datasource.files_reader import default_file_columns
 
             return from_arrow_schema(default_file_columns(self._file_options))
-        return from_arrow_schema(default_columns(self._read_options.value, TOPIC_COLUMNS))
+        options = self._read_options
+        raw = TOPIC_COLUMNS if options.headers else TOPIC_COLUMNS.remove(TOPIC_COLUMNS.get_field_index(HEADERS))
+        return from_arrow_schema(default_columns(options.value, raw))
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         """For `spark.read`."""

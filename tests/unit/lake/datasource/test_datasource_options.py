@@ -16,6 +16,7 @@ def test_little_has_to_be_said() -> None:
     assert (options.bootstrap, options.topics, options.value) == ("localhost:9092", ("orders",), "raw")
     assert (options.starting.of(FIRST), options.ending.of(FIRST)) == (Earliest(), Latest())
     assert (options.split_bytes, options.data_loss, dict(options.settings)) == (None, "fail", {})
+    assert not options.headers
 
 
 def test_all_of_it_can_be_said() -> None:
@@ -26,6 +27,7 @@ def test_all_of_it_can_be_said() -> None:
             "starting": '{"orders": {"0": 12}}',
             "ending": "ts:1000",
             "value": "JSON",
+            "headers": "True",
             "split.bytes": "4m",
             "data.loss": "skip",
             "isolation": "read_uncommitted",
@@ -33,6 +35,7 @@ def test_all_of_it_can_be_said() -> None:
         }
     )
     assert (options.bootstrap, options.topics, options.value) == ("a:1,b:2", ("orders", "refunds"), "json")
+    assert options.headers
     assert options.starting.of(FIRST) == AtOffset(offset=12)
     assert options.ending.of(FIRST) == AtTime(timestamp_ms=1000)
     assert (options.split_bytes, options.data_loss) == (4 << 20, "skip")
@@ -51,6 +54,8 @@ def test_all_of_it_can_be_said() -> None:
         ({"kafka.bootstrap.servers": "b:1"}, "is the option bootstrap here"),
         ({"value": "avro"}, "value = 'avro' is not allowed: use raw, text, json or shape"),
         ({"isolation": "serializable"}, "use read_committed or read_uncommitted"),
+        ({"headers": "yes"}, "headers = 'yes' is not allowed: use true or false"),
+        ({"includeheaders": "true"}, "did you mean headers?"),
         ({"data.loss": "maybe"}, "use fail or skip"),
         ({"split.bytes": "0"}, "no number of bytes: write it as 33554432 or 32m"),
         ({"split.bytes": "big"}, "no number of bytes"),
