@@ -1,7 +1,7 @@
 """Runs headwater's lake beside Spark with its own Kafka connector and writes how they compare: part of `make bench`.
 
-    .venv/bin/python bench/lake.py                  all shapes, under 6 minutes, into docs/benchmarks
-    .venv/bin/python bench/lake.py --quick          all shapes, about 2 minutes, into build/benchmarks
+    .venv/bin/python bench/lake.py                  all shapes, about 12 minutes, into docs/benchmarks
+    .venv/bin/python bench/lake.py --quick          all shapes, about 3 minutes, into build/benchmarks
     .venv/bin/python bench/lake.py --only a,c       single shapes
 
 What the letters mean is on the page that it writes (`report.py`) and in `metrics.py`.
@@ -26,8 +26,10 @@ from servers import Headwater, Running
 from shapes import topic
 
 SHAPES = "abc"
-Kind = tuple[bool, int]
-"""Of a topic: whether its records are JSON, and how many partitions it has."""
+Kind = tuple[bool, int, int]
+"""Of a topic: whether its records are JSON, how many there are, and in how many partitions."""
+WARMINGS = 2
+"""How often each job is done before it counts: Java goes on compiling for gigabytes."""
 CONNECTOR_NAME = "Spark's connector"
 
 
@@ -36,13 +38,14 @@ class Sizes:
     """How much load makes one figure."""
 
     rounds: int
-    records: int
-    json_records: int
+    scanned: int
+    loaded: int
+    json_loaded: int
 
 
-FULL = Sizes(rounds=3, records=2_000_000, json_records=500_000)
-QUICK = Sizes(rounds=2, records=400_000, json_records=100_000)
-TINY = Sizes(rounds=1, records=5_000, json_records=2_000)
+FULL = Sizes(rounds=3, scanned=8_000_000, loaded=2_000_000, json_loaded=500_000)
+QUICK = Sizes(rounds=2, scanned=1_000_000, loaded=400_000, json_loaded=100_000)
+TINY = Sizes(rounds=1, scanned=10_000, loaded=5_000, json_loaded=2_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +59,10 @@ class Case:
     partitions: int
     peer: str = PEER
 
-    @property
-    def kind(self) -> Kind:
+    def kind(self, sizes: Sizes) -> Kind:
         """Cases of one kind read the same topic."""
-        return self.job == LOAD_JSON, self.partitions
+        records = {SCAN: sizes.scanned, LOAD: sizes.loaded, LOAD_JSON: sizes.json_loaded}[self.job]
+        return self.job == LOAD_JSON, records, self.partitions
 
 
 CASES = (
@@ -87,15 +90,16 @@ class Run(Rounds):
 
     def steps(self) -> int:
         """As many as are announced with `step`."""
-        topics = len({case.kind for case in self._cases})
-        return topics + 2 + 2 * len(self._cases) * (1 + self.sizes.rounds)
+        topics = len({case.kind(self.sizes) for case in self._cases})
+        return topics + 2 + 2 * len(self._cases) * (WARMINGS + self.sizes.rounds)
 
     def measure(self) -> None:
-        """Each case once without counting, for both sides, then all cases round by round."""
+        """Each case without counting, for both sides, then all cases round by round."""
         broker = self.start(self.sides[0], "broker")
         broker.wait_until_it_answers()
         with ExitStack() as stack:
-            written = {kind: self._written(stack, broker, kind) for kind in dict.fromkeys(c.kind for c in self._cases)}
+            kinds = dict.fromkeys(case.kind(self.sizes) for case in self._cases)
+            written = {kind: self._written(stack, broker, kind) for kind in kinds}
             warehouse = self.work / "warehouse"
             warehouse.mkdir()
             catalog = stack.enter_context(EmbeddedCatalog(f"sqlite:///{self.work}/catalog.db", warehouse.as_uri()))
@@ -111,22 +115,21 @@ class Run(Rounds):
                 for case in self._cases:
 
                     def measure(side: int, case: Case = case) -> Figures:
-                        return self._ran(running, side, case, written[case.kind])
+                        return self._ran(running, side, case, written[case.kind(self.sizes)])
 
                     self.pair(case.title, number, measure)
         broker.stop()
 
     def _warm(self, running: list[RunningSide], written: dict[Kind, Written]) -> None:
         self.console.rule("warming up: a cold JVM is no peer")
-        for case in self._cases:
+        for case in self._cases * WARMINGS:
             for side, kind in enumerate(self.sides):
                 with self.step(f"warming {kind.name}: {case.title}"):
-                    ran = self._ran(running, side, case, written[case.kind])
+                    ran = self._ran(running, side, case, written[case.kind(self.sizes)])
                 self.console.print(f"  {kind.name}: {case.title}, {ran[case.key]:,.0f} records/s")
 
     def _written(self, stack: ExitStack, broker: Running, kind: Kind) -> Written:
-        is_json, partitions = kind
-        records = self.sizes.json_records if is_json else self.sizes.records
+        is_json, records, partitions = kind
         name = stack.enter_context(topic(broker, partitions=partitions))
         make = lake_data.json_records if is_json else lake_data.plain_records
         with self.step(f"writing {records:,} {'JSON ' if is_json else ''}records to {partitions} partition(s)"):
@@ -149,9 +152,9 @@ class Run(Rounds):
         return report.Setting(
             names=("headwater", CONNECTOR_NAME),
             versions=(self.sides[0].version(), f"Spark {self._spark_version} with {connector}"),
-            rounds=f"{sizes.rounds} rounds; {sizes.records:,} records of {lake_data.VALUE_BYTES} B, "
-            f"{sizes.json_records:,} of JSON; Spark on {CORES} cores",
-            warming="each job once at its full size",
+            rounds=f"{sizes.rounds} rounds; {sizes.scanned:,} records of {lake_data.VALUE_BYTES} B scanned, "
+            f"{sizes.loaded:,} loaded, {sizes.json_loaded:,} of JSON; Spark on {CORES} cores",
+            warming=f"each job {WARMINGS} times at its full size",
         )
 
 

@@ -225,7 +225,7 @@ collected and the disk is at rest. A job counts only if its totals are those of 
 the sum of offsets, of lengths or of fields; for loads they are asked of the table afterwards, outside the time.
 
 - **a**: all records are read, and the lengths of keys and values and the offsets are summed up. No columns are named:
-  both give all they have.
+  both give what they give by default, six columns and seven, headers not among them.
 - **b**: key, value, partition, offset and timestamp into a new Iceberg table. Ours is `Lake.load` with `value = raw`,
   which writes two columns more (`_rescued`, `_corrupt_record`), keeps the load in its ledger, and commits the position
   with the rows. The peer is `spark.read.format("kafka")` and `writeTo`, into a table of the same layout: partitioned
