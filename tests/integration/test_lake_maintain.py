@@ -15,6 +15,7 @@ from headwater.lake import Lake, LakeUsageError
 from headwater.lake.operations.maintenance import DAY_S, Care, MaintenanceReport, tables_of
 from headwater.lake.operations.races import ATTEMPTS, despite_races
 from headwater.lake.operations.snapshots import Figures, table_history
+from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -72,7 +73,7 @@ def test_small_files_are_packed_and_the_position_outlives_all_snapshots(lake: La
     after = figures(lake, "shop.packed")
     assert (before.data_files, after.data_files, after.snapshots) == (6, 1, 1)
     assert (report.steps[0].before, report.steps[-1].after) == (before, after)
-    assert position == {"topics": {"packed": {"0": 1}}}
+    assert offsets_of(position) == {"packed": {"0": 1}}
     assert lake.catalog.position("shop.packed", "topic:packed") == position
     assert load("packed").load_id is None
     assert load("packed", {"id": 6}).counts.rows == 1
@@ -87,7 +88,7 @@ def test_deletes_of_upserts_are_worked_in_and_rows_stay(lake: Lake, load: Load) 
     lake.maintain(["shop.upserted"], AT_ONCE)
     assert figures(lake, "shop.upserted").delete_files == 0
     assert rows(lake, "select id, turn from shop.upserted order by id") == [(number, 1) for number in range(5)]
-    assert lake.catalog.position("shop.upserted", "topic:upserted") == {"topics": {"upserted": {"0": 10}}}
+    assert offsets_of(lake.catalog.position("shop.upserted", "topic:upserted")) == {"upserted": {"0": 10}}
 
 
 def test_a_snapshot_can_be_read_for_a_while_after_it_was_replaced(lake: Lake) -> None:
@@ -141,7 +142,7 @@ def test_loads_and_maintenance_at_the_same_time_lose_nothing(lake: Lake, load: L
     loading.join()
     assert not errors
     assert rows(lake, "select count(*), count(distinct id), min(turn), max(turn) from shop.raced") == [(20, 20, 2, 2)]
-    assert lake.catalog.position("shop.raced", "topic:raced") == {"topics": {"raced": {"0": 60}}}
+    assert offsets_of(lake.catalog.position("shop.raced", "topic:raced")) == {"raced": {"0": 60}}
 
 
 def test_a_lost_race_is_run_again_and_another_error_is_told() -> None:

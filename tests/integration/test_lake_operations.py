@@ -12,6 +12,7 @@ from headwater.lake.jobs import Job
 from headwater.lake.load.request import LoadRequest
 from headwater.lake.operations.explanations import Verdict
 from headwater.lake.operations.rewinding import carry_out
+from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -52,7 +53,7 @@ def test_jobs_run_beside_one_that_fails_and_tell_how_they_stand(lake: Lake, brok
     produce(broker, "orders", {"id": 3})
     (status,) = lake.status("shop.orders")
     (source,) = status.sources
-    assert (source.lag.records, source.position) == (1, {"topics": {"orders": {"0": 2}}})
+    assert (source.lag.records, offsets_of(source.position)) == (1, {"orders": {"0": 2}})
     assert [(load.state, load.rows) for load in source.loads] == [("committed", 2)]
     assert source.loads[0].details["bootstrap"] == broker.bootstrap
 
@@ -75,7 +76,7 @@ def test_a_rewind_deletes_rows_in_the_commit_that_sets_the_position_back(
     load = carry_out(lake, plan)
     assert (load.mode, load.state, load.details) == ("rewind", "committed", {"deleted": True})
     assert len(lake.iceberg.load_table(table).snapshots()) == snapshots + 1
-    assert lake.catalog.position(table, f"topic:{topic}") == {"topics": {topic: {"0": 2}}}
+    assert offsets_of(lake.catalog.position(table, f"topic:{topic}")) == {topic: {"0": 2}}
     assert numbers(lake, table) == [0, 1]
     assert "its rows were deleted" in "\n".join(lake.explain_offset(table, f"{topic}:0:4").reasons)
     lake.run([again])
@@ -89,13 +90,13 @@ def test_a_rewind_over_whole_files_deletes_them_and_one_over_nothing_only_goes_b
     lake.run([job(broker, "whole")])
     lake.rewind("shop.whole", "topic:whole", "earliest", delete=True)
     assert numbers(lake, "shop.whole") == []
-    assert lake.catalog.position("shop.whole", "topic:whole") == {"topics": {"whole": {"0": 0}}}
+    assert offsets_of(lake.catalog.position("shop.whole", "topic:whole")) == {"whole": {"0": 0}}
     lake.run([job(broker, "whole")])
     lake.sql("delete from shop.whole where id = 2")
     load = lake.rewind("shop.whole", "topic:whole", '{"0": 1}', delete=True)
     assert load.state == "committed"
     assert numbers(lake, "shop.whole") == [1]
-    assert lake.catalog.position("shop.whole", "topic:whole") == {"topics": {"whole": {"0": 1}}}
+    assert offsets_of(lake.catalog.position("shop.whole", "topic:whole")) == {"whole": {"0": 1}}
 
 
 def test_a_rewind_that_a_load_overtakes_changes_nothing(lake: Lake, broker: LocalBroker) -> None:

@@ -13,6 +13,7 @@ from headwater.lake import Lake, LakeError, LakeUsageError
 from headwater.lake.operations.replaying import ReplayJob
 from headwater.lake.operations.snapshots import table_history
 from headwater.lake.shapes import Policies
+from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -184,8 +185,8 @@ def test_a_commit_whose_answer_was_lost_counts(lake: Lake, table: str) -> None:
 def test_the_position_of_a_load_stays_and_policies_hold(lake: Lake, load: Load) -> None:
     load("priced", {"id": 1, "price": 5, "meta": {}, "none": None})
     load("priced", {"id": 2, "price": "a lot", "meta": {"by": "ann"}})
-    table, position = "shop.priced", {"topics": {"priced": {"0": 2}}}
-    assert lake.catalog.position(table, "topic:priced") == position
+    table = "shop.priced"
+    assert offsets_of(lake.catalog.position(table, "topic:priced")) == {"priced": {"0": 2}}
     report = lake.replay_rescued(table)
     # An empty object had no column when it came; now there is one.
     assert (report.values, report.left_values) == (1, 1)
@@ -199,7 +200,7 @@ def test_the_position_of_a_load_stays_and_policies_hold(lake: Lake, load: Load) 
         (2, None, "a lot", "ann", False, None),
         (3, None, "too much", None, True, None),
     ]
-    assert lake.catalog.position(table, "topic:priced") == {"topics": {"priced": {"0": 3}}}
+    assert offsets_of(lake.catalog.position(table, "topic:priced")) == {"priced": {"0": 3}}
     assert load("priced").load_id is None
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwater import LocalBroker, Producer
-from headwater.lake import Lake, LakeUsageError
+from headwater import Admin, LocalBroker, Producer
+from headwater.lake import Lake, LakeError, LakeUsageError
+from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -51,7 +52,30 @@ def test_what_is_new_is_loaded_once(lake: Lake, broker: LocalBroker, load: Load)
     assert rows(lake, "select count(*), count(distinct id), sum(id), max(name) from shop.once") == [
         (1001, 1001, sum(range(1001)), "n999")
     ]
-    assert lake.catalog.position("shop.once", "topic:once") == {"topics": {"once": {"0": 1001}}}
+    assert offsets_of(lake.catalog.position("shop.once", "topic:once")) == {"once": {"0": 1001}}
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    produce(broker, "again", {"id": 1}, {"id": 2})
+    load("again")
+    with Admin(broker.bootstrap) as admin:
+        admin.delete_topic("again")
+        admin.create_topic("again", partitions=1)
+    # By its offsets alone, the new topic would have one record that is not loaded yet.
+    produce(broker, "again", {"id": 11}, {"id": 12}, {"id": 13})
+    with pytest.raises(
+        LakeError, match=r"again was deleted and made anew .* rewind shop.again topic:again --to earliest"
+    ):
+        load("again")
+    ((source,),) = [status.sources for status in lake.status("shop.again")]
+    assert source.lag.records == 3
+    assert source.lag.words is not None
+    assert "again was deleted and made anew" in source.lag.words
+    assert rows(lake, "select id from shop.again order by id") == [(1,), (2,)]
+    lake.rewind("shop.again", "topic:again", "earliest", delete=True)
+    assert load("again").counts.rows == 3
+    assert rows(lake, "select id from shop.again order by id") == [(11,), (12,), (13,)]
+    assert load("again").load_id is None
 
 
 def test_fields_that_appear_and_change_their_type_stop_nothing(lake: Lake, broker: LocalBroker, load: Load) -> None:

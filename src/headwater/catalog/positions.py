@@ -18,6 +18,11 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def shown(position: Position) -> str:
+    """A position for people, who know the topics by their names and not by their ids."""
+    return canonical({name: value for name, value in position.items() if name != "ids"})
+
+
 def parse_position(text: str) -> Position:
     """The position that a JSON text spells; ValueError when it is no JSON object."""
     value = json.loads(text)

@@ -1,6 +1,5 @@
 """`headwater lake status` and `headwater lake history`: how loads stand, and how schemas became what they are."""
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -84,7 +83,7 @@ def status_lines(status: "TableStatus") -> list[str]:
 
 def lag_words(source: "SourceStatus") -> str:
     """The position and what is left behind it, in one line."""
-    from headwater.catalog.positions import canonical
+    from headwater.catalog.positions import shown
 
     lag = source.lag
     left = []
@@ -96,7 +95,7 @@ def lag_words(source: "SourceStatus") -> str:
         left.append(f"the first of {age_words(lag.seconds)} ago")
     if lag.words is not None and lag.files is None:
         left.append(lag.words)
-    position = "at its beginning" if source.position is None else f"at {canonical(source.position)}"
+    position = "at its beginning" if source.position is None else f"at {shown(source.position)}"
     return ", ".join([position, *left])
 
 
@@ -179,8 +178,9 @@ def change_json(change: "SchemaChange") -> dict[str, Any]:
 
 
 def _change_row(change: "SchemaChange") -> list[object]:
+    from headwater.catalog.positions import shown
     from headwater.lake.operations.explanations import moment
 
-    position = None if change.position is None else json.dumps(change.position, separators=(",", ":"))
+    position = None if change.position is None else shown(change.position)
     where = [change.old_type, change.new_type, change.source, position, change.load_id]
     return [moment(change.at_ms), change.kind, change.path or None, *where]

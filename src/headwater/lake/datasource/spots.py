@@ -59,6 +59,10 @@ class Spots:
         return self.named.get(partition, self.others)
 
 
+LATEST: Final = Spots(others=Latest(), named={})
+"""The end of every partition."""
+
+
 def parse_spots(option: str, text: str, *, others: Spot) -> Spots:
     """What the option of this name says; `others` is for partitions that it leaves out.
 

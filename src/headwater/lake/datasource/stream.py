@@ -14,7 +14,7 @@ from headwater.lake.datasource.brokers import Brokers
 from headwater.lake.datasource.options import ReadOptions
 from headwater.lake.datasource.source import SplitReader, TopicSplit
 from headwater.lake.datasource.splits import split_ranges
-from headwater.lake.datasource.spots import AtOffset, Earliest, Latest, Spots
+from headwater.lake.datasource.spots import LATEST, AtOffset, Earliest, Spots
 from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges
 from headwater.lake.errors import LakeUsageError
 from headwater.types import TopicPartition
@@ -22,14 +22,12 @@ from headwater.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LATEST = Spots(others=Latest(), named={})
-
 
 class TopicStreamReader(DataSourceStreamReader):
     """Plans micro-batches, in a process that Spark keeps for as long as the query runs; executors read them."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        if options.ending != _LATEST:
+        if options.ending != LATEST:
             raise LakeUsageError("a stream has no end: leave the option ending out, or use spark.read")
         self._options = options
         self._splits = SplitReader(options, schema)
@@ -37,11 +35,11 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query starts that has no checkpoint yet."""
-        return _position({_partition(each): each.start for each in self._ranges(self._options.starting, _LATEST)})
+        return _position({_partition(each): each.start for each in self._ranges(self._options.starting, LATEST)})
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the topics end now."""
-        return _position({_partition(each): each.end for each in self._ranges(_LATEST, _LATEST)})
+        return _position({_partition(each): each.end for each in self._ranges(LATEST, LATEST)})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TopicSplit]:
         """The splits between two positions."""

@@ -83,6 +83,17 @@ def find_ranges(
     return brokers.run(ask)
 
 
+def topic_ids(brokers: Brokers, topics: Sequence[str]) -> dict[str, str]:
+    """The ids of the topics, where brokers have such: one that was deleted and made anew has another."""
+
+    async def ask(client: Client) -> dict[str, str]:
+        await _partitions(client, brokers.bootstrap, topics)
+        found = {topic: client.topic_id(topic) for topic in topics}
+        return {topic: str(topic_id) for topic, topic_id in found.items() if topic_id is not None}
+
+    return brokers.run(ask)
+
+
 def timestamp_offsets(brokers: Brokers, ranges: Collection[TopicRange], timestamp_ms: int) -> Offsets:
     """The first offset at or after a time in these partitions; those where there is none are left out."""
     partitions = [TopicPartition(each.topic, each.partition) for each in ranges]

@@ -8,9 +8,9 @@ from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.operations.explanations import Explanation, OffsetTrail, Verdict, load_words, moment, trail_of
 from headwater.lake.operations.status import reach_of
 from headwater.lake.operations.table_rows import rows_of_offset
-from headwater.lake.operations.topic_lag import PartitionLag, offsets_of, topic_lag
+from headwater.lake.operations.topic_lag import PartitionLag, topic_lag
 from headwater.lake.sources.reach import Reach
-from headwater.lake.sources.topics import parse_topics
+from headwater.lake.sources.topics import offsets_of, parse_topics
 
 if TYPE_CHECKING:
     from headwater.catalog.entries import Load

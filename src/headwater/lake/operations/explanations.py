@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from headwater.catalog.entries import COMMITTED, FAILED, Load
-from headwater.lake.operations.topic_lag import offsets_of
+from headwater.lake.sources.topics import offsets_of
 
 REWIND: Final = "rewind"
 """The mode of what is no load but a step back."""

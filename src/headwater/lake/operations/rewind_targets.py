@@ -12,8 +12,7 @@ from headwater.lake.datasource.topic_offsets import resolve_ranges
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.load.request import MODES
 from headwater.lake.operations.status import reach_of
-from headwater.lake.operations.topic_lag import offsets_of
-from headwater.lake.sources.topics import TopicSource, parse_topics
+from headwater.lake.sources.topics import TopicSource, offsets_of, parse_topics
 
 if TYPE_CHECKING:
     from headwater.catalog.client import CatalogClient
@@ -78,6 +77,7 @@ def _topic_target(read: Offsets, loads: list[Load], to: str, source: TopicSource
     lost = -sum(count for count in again if count < 0)
     if lost:
         words += f", and {lost:,} that the log has lost are passed over"
+    # Without ids: who goes back to a place means the topic that is there now.
     return Target(position={"topics": target} if target else None, again=words, mode=mode)
 
 

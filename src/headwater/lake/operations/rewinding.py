@@ -16,8 +16,8 @@ from headwater.lake.load.writing import session_properties
 from headwater.lake.operations.explanations import REWIND
 from headwater.lake.operations.races import despite_races
 from headwater.lake.operations.rewind_targets import Target, find_target
-from headwater.lake.operations.topic_lag import offsets_of
 from headwater.lake.sources.parsing import parse_source
+from headwater.lake.sources.topics import offsets_of
 from headwater.lake.spark import first_line
 
 if TYPE_CHECKING:

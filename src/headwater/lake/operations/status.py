@@ -147,6 +147,9 @@ def _trouble(partitions: tuple[PartitionLag, ...]) -> str | None:
     lost = [f"{each.lost:,} offsets of {each.topic}-{each.partition}" for each in partitions if each.lost]
     if lost:
         return f"the log has lost {', '.join(lost)} before they were loaded: load on with data_loss=skip"
+    anew = sorted({each.topic for each in partitions if each.made_anew})
+    if anew:
+        return f"{', '.join(anew)} was deleted and made anew since the last load: rewind to earliest, with --delete"
     beyond = [f"{each.topic}-{each.partition}" for each in partitions if each.beyond]
     if beyond:
         return f"the position is behind the end of {', '.join(beyond)}: the topic was cut or made anew; rewind it"

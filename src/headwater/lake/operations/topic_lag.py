@@ -1,16 +1,15 @@
 """How far a load is behind its topics, asked of the brokers: offsets, and the time of the first record not yet read."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from headwater.catalog.positions import Position
 from headwater.lake.datasource.brokers import Brokers
-from headwater.lake.datasource.spots import Earliest, Latest, Spots, parse_spots
-from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges
+from headwater.lake.datasource.spots import LATEST
+from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges, topic_ids
 from headwater.lake.datasource.topic_reader import read_range
-from headwater.lake.sources.topics import TopicSource
+from headwater.lake.sources.topics import TopicSource, made_anew, offsets_of
 
 _WIDER: Final = 8
 
@@ -20,7 +19,8 @@ class PartitionLag:
     """One partition: the next load reads from `start` on and before `end`.
 
     `lost` offsets lie between the position and `start`: the log does not have them any more. A position that is
-    `beyond` the end of the log was that of another log: the topic was cut or made anew.
+    `beyond` the end of the log was that of another log: the topic was cut or made anew. That it was `made_anew` is sure
+    where brokers give topics ids: the whole of the new one is left to load then.
     """
 
     topic: str
@@ -29,6 +29,7 @@ class PartitionLag:
     end: int
     lost: int = 0
     beyond: int = 0
+    made_anew: bool = False
     first_unread_ms: int | None = None
 
     @property
@@ -39,25 +40,17 @@ class PartitionLag:
 
 def topic_lag(source: TopicSource, position: Position | None) -> tuple[PartitionLag, ...]:
     """What is left of each partition. A partition without a position begins where a first load would begin."""
-    read = offsets_of(position)
     with Brokers(source.bootstrap, source.settings) as brokers:
-        ranges = find_ranges(
-            brokers,
-            source.topics,
-            parse_spots("starting", source.starting if position is None else json.dumps(read), others=Earliest()),
-            Spots(others=Latest(), named={}),
-            data_loss="skip",
-        )
-        return tuple(_partition_lag(brokers, found, read) for found in ranges)
+        anew = made_anew(position, topic_ids(brokers, source.topics))
+        read = {topic: offsets for topic, offsets in offsets_of(position).items() if topic not in anew}
+        starts = source.starts(None if position is None else {"topics": read})
+        ranges = find_ranges(brokers, source.topics, starts, LATEST, data_loss="skip")
+        return tuple(_partition_lag(brokers, found, read, found.topic in anew) for found in ranges)
 
 
-def offsets_of(position: Position | None) -> Mapping[str, Mapping[str, int]]:
-    """The next offsets by topic and partition; none where there is no position."""
-    topics: Mapping[str, Mapping[str, int]] = {} if position is None else position.get("topics", {})
-    return topics
-
-
-def _partition_lag(brokers: Brokers, found: TopicRange, read: Mapping[str, Mapping[str, int]]) -> PartitionLag:
+def _partition_lag(
+    brokers: Brokers, found: TopicRange, read: Mapping[str, Mapping[str, int]], is_new: bool
+) -> PartitionLag:
     position = read.get(found.topic, {}).get(str(found.partition), found.start)
     return PartitionLag(
         topic=found.topic,
@@ -66,6 +59,7 @@ def _partition_lag(brokers: Brokers, found: TopicRange, read: Mapping[str, Mappi
         end=found.end,
         lost=max(0, found.start - position),
         beyond=max(0, position - found.end),
+        made_anew=is_new,
         first_unread_ms=_first_timestamp_ms(brokers, found),
     )
 

@@ -1,4 +1,8 @@
-"""Topics as a source: new is what lies between the position and the end of each partition."""
+"""Topics as a source: new is what lies between the position and the end of each partition.
+
+A position is `{"topics": {"orders": {"0": 124}}, "ids": {"orders": "…"}}`: the next offsets, and the topic that they
+are of. Old brokers have no ids, and a rewind keeps none: then whatever topic bears the name is loaded.
+"""
 
 import json
 from collections import defaultdict
@@ -9,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headwater.lake.arrow_types import spark_schema
-from headwater.lake.datasource.spots import DataLoss
-from headwater.lake.datasource.topic_offsets import TopicRange, resolve_ranges
-from headwater.lake.errors import LakeUsageError
+from headwater.lake.datasource.brokers import Brokers
+from headwater.lake.datasource.spots import LATEST, DataLoss, Earliest, Spots, parse_spots
+from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges, topic_ids
+from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.shapes import Policies, Shape, merge_shapes
 from headwater.lake.sources.source import Position
 from headwater.lake.values import nearest
@@ -71,17 +76,35 @@ class TopicSource:
 
     def look(self, catalog: "CatalogClient", table: str, position: Position | None) -> "TopicNews | None":
         """Asks the brokers only: no Spark is needed to see that nothing is new."""
-        ranges = resolve_ranges(
-            self.bootstrap,
-            self.topics,
-            starting=self.starting if position is None else json.dumps(position["topics"]),
-            ending="latest",
-            settings=self.settings,
-            data_loss=self.data_loss,
-        )
+        with Brokers(self.bootstrap, self.settings) as brokers:
+            ids = topic_ids(brokers, self.topics)
+            for topic in made_anew(position, ids):
+                raise LakeError(
+                    f"topic {topic} was deleted and made anew since the last load, and its offsets begin again; "
+                    f"nothing was loaded. `headwater lake rewind {table} {self.id} --to earliest --delete` puts the "
+                    "new one in the place of the old; or load it into another table"
+                )
+            ranges = find_ranges(brokers, self.topics, self.starts(position), LATEST, data_loss=self.data_loss)
         if not any(found.start < found.end for found in ranges):
             return None
-        return TopicNews(source=self, ranges=tuple(ranges))
+        return TopicNews(source=self, ranges=tuple(ranges), ids=ids)
+
+    def starts(self, position: Position | None) -> Spots:
+        """Where the next load begins in each partition; one that was added since, at its beginning."""
+        starting = self.starting if position is None else json.dumps(offsets_of(position))
+        return parse_spots("starting", starting, others=Earliest())
+
+
+def offsets_of(position: Position | None) -> Mapping[str, Mapping[str, int]]:
+    """The next offsets by topic and partition; none where there is no position."""
+    topics: Mapping[str, Mapping[str, int]] = {} if position is None else position.get("topics", {})
+    return topics
+
+
+def made_anew(position: Position | None, ids: Mapping[str, str]) -> list[str]:
+    """The topics that are not those which the position is of, by their ids."""
+    known: Mapping[str, str] = {} if position is None else position.get("ids", {})
+    return [topic for topic, topic_id in known.items() if ids.get(topic, topic_id) != topic_id]
 
 
 def parse_topics(text: str, *, bootstrap: str | None = None, **options: Any) -> TopicSource:
@@ -114,11 +137,12 @@ class TopicNews:
 
     source: TopicSource
     ranges: Sequence[TopicRange]
+    ids: Mapping[str, str]
 
     @property
     def after(self) -> Position:
-        """The offsets to read next."""
-        return {"topics": self._offsets("end")}
+        """The offsets to read next, and of which topics."""
+        return {"topics": self._offsets("end"), **({"ids": dict(self.ids)} if self.ids else {})}
 
     @property
     def words(self) -> str:
