@@ -143,6 +143,30 @@ def test_news_that_change_no_row_move_the_position(lake: Lake, broker: LocalBrok
     assert rows(lake, "select id, n from shop.same order by id") == [(1, 5), (2, 5)]
 
 
+def test_headers_are_loaded_where_they_are_asked_for(lake: Lake, broker: LocalBroker, load: Load) -> None:
+    def send(number: int) -> None:
+        with Producer(broker.bootstrap) as producer:
+            headers = [("trace", b"t%d" % number), ("empty", None)]
+            producer.send("headed", b'{"id": %d, "_headers": "its own"}' % number, headers=headers)
+
+    send(1)
+    load("headed")
+    assert "_headers" not in lake.sql("select * from shop.headed").schema.names
+    send(2)
+    load("headed", source_options={"headers": True})
+    send(3)
+    load("headed")
+    assert rows(
+        lake,
+        "select id, _headers[0].key, string(_headers[0].value), _headers[1].value, _rescued['_headers']"
+        " from shop.headed order by id",
+    ) == [
+        (1, None, None, None, '"its own"'),
+        (2, "trace", "t2", None, '"its own"'),
+        (3, None, None, None, '"its own"'),
+    ]
+
+
 def test_text_and_raw_bytes_are_one_column(lake: Lake, broker: LocalBroker, load: Load) -> None:
     produce(broker, "words", b"six bottles", None, b"\xff\xfe")
     load("words", source_options={"value": "text"})

@@ -12,6 +12,7 @@ METADATA_COLUMNS = (
     "_offset",
     "_timestamp",
     "_topic",
+    "_headers",
     "_path",
     "_modified",
     "_row",

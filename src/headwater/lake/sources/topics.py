@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.datasource.brokers import Brokers
+from headwater.lake.datasource.columns import HEADERS, TOPIC_COLUMNS
 from headwater.lake.datasource.spots import LATEST, DataLoss, Earliest, Spots, parse_spots
 from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges, topic_ids
 from headwater.lake.errors import LakeError, LakeUsageError
@@ -41,6 +42,7 @@ _SETTING: Final = "kafka."
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _FIXED: Final = {"text": pa.schema([("value", pa.string())]), "raw": pa.schema([("value", pa.binary())])}
+_ALLOWED: Final = {"value": ("json", *_FIXED), "headers": ("true", "false"), "data_loss": ("fail", "skip")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class TopicSource:
     topics: Sequence[str]
     bootstrap: str
     value: str = "json"
+    headers: bool = False
     starting: str = "earliest"
     data_loss: DataLoss = "fail"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -66,8 +69,10 @@ class TopicSource:
 
     @property
     def origin(self) -> pa.Schema:
-        """Key, partition, offset and timestamp; the topic's name where there are several."""
-        return pa.schema([pa.field("_topic", pa.string()), *_ORIGIN] if len(self.topics) > 1 else _ORIGIN)
+        """Key, partition, offset and timestamp; the topic's name where there are several; headers if asked for."""
+        topic = [TOPIC_COLUMNS.field("_topic")] if len(self.topics) > 1 else []
+        headers = [TOPIC_COLUMNS.field(HEADERS)] if self.headers else []
+        return pa.schema([*topic, *_ORIGIN, *headers])
 
     @property
     def event_time(self) -> str | None:
@@ -113,16 +118,17 @@ def parse_topics(text: str, *, bootstrap: str | None = None, **options: Any) -> 
     >>> parse_topics("orders", value="text", **{"kafka.check.crcs": "false"}).settings
     {'check.crcs': 'false'}
     """
-    names = ("value", "starting", "data_loss", "settings")
+    names = ("value", "headers", "starting", "data_loss", "settings")
     for name in options:
         if name not in names and not name.startswith(_SETTING):
             shown = f"{', '.join(names[:-1])} and {_SETTING}*"
             raise LakeUsageError(f"topics have no option {name!r}{nearest(name, names)}; they have {shown}")
-    for name, allowed in (("value", ("json", *_FIXED)), ("data_loss", ("fail", "skip"))):
-        if name in options and options[name] not in allowed:
+    for name, allowed in _ALLOWED.items():
+        if name in options and str(options[name]).lower() not in allowed:
             raise LakeUsageError(f"{name} = {options[name]!r} is not allowed for topics: use {', '.join(allowed)}")
     settings = {name.removeprefix(_SETTING): value for name, value in options.items() if name.startswith(_SETTING)}
     own = {name: value for name, value in options.items() if name in names[:-1]}
+    own["headers"] = str(options.get("headers", False)).lower() == "true"
     return TopicSource(
         topics=tuple(sorted({name.strip() for name in text.split(",") if name.strip()})),
         bootstrap=bootstrap or DEFAULT_BOOTSTRAP,
