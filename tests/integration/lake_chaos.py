@@ -25,7 +25,8 @@ TOPIC = "events"
 EVENTS, FILES, LINES, ROWS = 400, 3, 50, 100
 """What each round adds: events, files with so many lines each, rows of a table."""
 _WORKER = Path(__file__).with_name("lake_worker.py")
-_PATIENCE_S = 150.0
+PATIENCE_S = 150.0
+"""How long anything may take before it counts as hanging, on a machine that has little else to do."""
 
 
 class Catalog:
@@ -82,9 +83,10 @@ class Catalog:
 class Worker:
     """A job's process, started again when it was killed."""
 
-    def __init__(self, given: dict[str, Any], log: Path) -> None:
+    def __init__(self, given: dict[str, Any], log: Path, patience_s: float) -> None:
         self._given = given
         self._log = log
+        self._patience_s = patience_s
         self.kills = 0
         self.process = self._start()
 
@@ -107,18 +109,18 @@ class Worker:
 
     def kill_jvm(self) -> None:
         """Ends Spark under the job, which then ends too."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while not (java := self._java()):
             assert time.monotonic() < deadline, f"no Spark under the job:\n{self.words()[-3000:]}"
             time.sleep(0.1)
         for pid in java:
             _kill(pid)
-        self.process.wait(_PATIENCE_S)
+        self.process.wait(self._patience_s)
         self._again()
 
     def wait(self) -> None:
         """Until it has ended by itself, started again where it failed to."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while self.process.wait(max(1.0, deadline - time.monotonic())) != 0:
             assert time.monotonic() < deadline, f"the job never ends well:\n{self.words()[-3000:]}"
             self._again()
@@ -136,9 +138,10 @@ class Worker:
 class LakeChaos:
     """The whole of it: `run` so many rounds, then `check`."""
 
-    def __init__(self, folder: Path, postgresql: Postgresql, seed: int) -> None:
+    def __init__(self, folder: Path, postgresql: Postgresql, seed: int, patience_s: float = PATIENCE_S) -> None:
         self.chance = random.Random(seed)
         self.folder = folder
+        self.patience_s = patience_s
         self.server = postgresql
         self.database = postgresql.new_database()
         self.produced = 0
@@ -163,7 +166,7 @@ class LakeChaos:
                 "jdbc": self.server.jdbc(self.database, "things"),
                 "stop": str(self.folder / "stop"),
             }
-            workers = [Worker(given, self.folder / f"worker-{number}.log") for number in range(2)]
+            workers = [Worker(given, self.folder / f"worker-{number}.log", self.patience_s) for number in range(2)]
             try:
                 for number in range(rounds):
                     self._round(number, broker, catalog, workers)
@@ -234,7 +237,7 @@ class LakeChaos:
         return sum(position["topics"][TOPIC].values()) if position else 0
 
     def _until(self, true: Callable[[], bool], workers: list[Worker]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while not true():
             for worker in workers:
                 assert worker.process.poll() is None, f"a job ended by itself:\n{worker.words()[-3000:]}"
