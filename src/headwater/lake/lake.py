@@ -138,7 +138,7 @@ class Lake:
         **how: Any,
     ) -> LoadReport:
         """Loads what is new in a source into a table; `how` is what `LoadRequest` takes."""
-        found = parse_source(source, bootstrap=bootstrap, spark=lambda: self.spark, **(source_options or {}))
+        found = parse_source(source, bootstrap=bootstrap, **(source_options or {}))
         job = LoadJob(
             catalog=self.catalog,
             spark=lambda: self.spark,
