@@ -69,7 +69,7 @@ def load_up_to(lake: Lake, table: str, source: str, value: int) -> str:
     return load_database(lake, table, source, {"column": "id", "value": str(value)})
 
 
-def load_database(lake: Lake, table: str, source: str, after: Position, **details: Any) -> str:
+def load_database(lake: Lake, table: str, source: str, after: Position, *, mode: str = "append", **details: Any) -> str:
     """Loads a table of a database up to a position; what is loaded is one row, whatever was there."""
     return _load(
         lake,
@@ -78,7 +78,7 @@ def load_database(lake: Lake, table: str, source: str, after: Position, **detail
         pa.table({"id": pa.array([1], pa.int64())}),
         before=lake.catalog.position(table, source),
         after=after,
-        mode="append",
+        mode=mode,
         details=details,
     )
 

@@ -144,7 +144,7 @@ class Lake:
             spark=lambda: self.spark,
             source=found,
             request=with_key(LoadRequest(table=checked_table(into), **how), found),
-            details=Reach.without_secrets(bootstrap, source_options or {}).details,
+            details=Reach.without_secrets(bootstrap, {**_in_address(found), **(source_options or {})}).details,
             tell=self._tell,
             watch=self._watch,
         )
@@ -240,6 +240,11 @@ def checked_table(name: str) -> str:
     if len(parts) < 2 or not all(parts):
         raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE")
     return name
+
+
+def _in_address(source: Source) -> Mapping[str, str]:
+    """Options that stood in the source's address and are no part of its name."""
+    return source.table.parameters if isinstance(source, JdbcSource) else {}
 
 
 def with_key(request: LoadRequest, source: Source) -> LoadRequest:

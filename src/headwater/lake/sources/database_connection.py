@@ -129,4 +129,6 @@ def _could_not_be_asked(table: DatabaseTable, error: Exception) -> LakeError:
     """In the server's own words if it has some; what libpq says goes on for lines."""
     said = getattr(getattr(error, "diag", None), "message_primary", None)
     words = said or (str(error).strip().splitlines() or ["no reason was given"])[0]
+    if getattr(getattr(error, "pgconn", None), "needs_password", False):
+        words += ". Say it in the URL, as the option password, in PGPASSWORD or in ~/.pgpass (and the user alike)"
     return LakeError(f"{table.url} could not be asked: {words}")
