@@ -66,15 +66,20 @@ def load_files(lake: Lake, table: str, folder: str, files: Mapping[str, tuple[in
 
 def load_up_to(lake: Lake, table: str, source: str, value: int) -> str:
     """Loads a table of a database up to an id."""
+    return load_database(lake, table, source, {"column": "id", "value": str(value)})
+
+
+def load_database(lake: Lake, table: str, source: str, after: Position, *, mode: str = "append", **details: Any) -> str:
+    """Loads a table of a database up to a position; what is loaded is one row, whatever was there."""
     return _load(
         lake,
         table,
         source,
-        pa.table({"id": pa.array([value], pa.int64())}),
+        pa.table({"id": pa.array([1], pa.int64())}),
         before=lake.catalog.position(table, source),
-        after={"column": "id", "value": str(value)},
-        mode="append",
-        details={},
+        after=after,
+        mode=mode,
+        details=details,
     )
 
 

@@ -115,6 +115,26 @@ class Postgresql:
             host=HOST, port=self.port, user=USER, password=self.password, dbname=database, connect_timeout=10, **options
         )
 
+    def demand_tls(self, certificate: Path, key: Path) -> None:
+        """From now on the server shows this certificate, and lets nobody in without TLS."""
+        data = self._folder / "data"
+        for name, path in (("server.crt", certificate), ("server.key", key)):
+            (data / name).write_bytes(path.read_bytes())
+            (data / name).chmod(0o600)
+            shutil.chown(data / name, data.stat().st_uid, data.stat().st_gid)
+        rules = data / "pg_hba.conf"
+        rules.write_text(rules.read_text().replace("\nhost ", "\nhostssl "))
+        with self.connect() as connection:
+            connection.execute("alter system set ssl = on")
+            connection.execute("select pg_reload_conf()")
+        deadline = time.monotonic() + _STARTUP_TIMEOUT_S
+        while True:
+            with contextlib.suppress(psycopg.OperationalError), self.connect(sslmode="require"):
+                return
+            if time.monotonic() > deadline:
+                raise PostgresqlNotReadyError(f"PostgreSQL takes no TLS:\n{tail(self._folder / 'log')}")
+            time.sleep(0.05)
+
     def new_database(self) -> str:
         """The name of a fresh database."""
         name = f"d{next(self._numbers)}"

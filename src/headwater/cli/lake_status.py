@@ -91,6 +91,10 @@ def lag_words(source: "SourceStatus") -> str:
         left.append(f"{lag.records:,} records behind")
     if lag.files is not None:
         left.append(f"{lag.files:,} new files")
+    if lag.rows is not None:
+        left.append(f"{lag.rows:,} rows behind")
+    if lag.changed is not None:
+        left.append("changed since" if lag.changed else "unchanged since")
     if lag.seconds:
         left.append(f"the first of {age_words(lag.seconds)} ago")
     if lag.words is not None and lag.files is None:
@@ -147,6 +151,8 @@ def _lag_json(lag: "Lag") -> dict[str, Any]:
     return {
         "records": lag.records,
         "files": lag.files,
+        "rows": lag.rows,
+        "changed": lag.changed,
         "seconds": None if lag.seconds is None else round(lag.seconds, 3),
         "words": lag.words,
         "partitions": [

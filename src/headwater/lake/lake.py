@@ -138,13 +138,13 @@ class Lake:
         **how: Any,
     ) -> LoadReport:
         """Loads what is new in a source into a table; `how` is what `LoadRequest` takes."""
-        found = parse_source(source, bootstrap=bootstrap, spark=lambda: self.spark, **(source_options or {}))
+        found = parse_source(source, bootstrap=bootstrap, **(source_options or {}))
         job = LoadJob(
             catalog=self.catalog,
             spark=lambda: self.spark,
             source=found,
             request=with_key(LoadRequest(table=checked_table(into), **how), found),
-            details=Reach.without_secrets(bootstrap, source_options or {}).details,
+            details=Reach.without_secrets(bootstrap, {**_in_address(found), **(source_options or {})}).details,
             tell=self._tell,
             watch=self._watch,
         )
@@ -240,6 +240,11 @@ def checked_table(name: str) -> str:
     if len(parts) < 2 or not all(parts):
         raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE")
     return name
+
+
+def _in_address(source: Source) -> Mapping[str, str]:
+    """Options that stood in the source's address and are no part of its name."""
+    return source.table.parameters if isinstance(source, JdbcSource) else {}
 
 
 def with_key(request: LoadRequest, source: Source) -> LoadRequest:

@@ -7,7 +7,7 @@ Paths are relative to the folder of the file, wherever the command runs.
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.jobs import Job, LakeFile
@@ -198,14 +198,10 @@ def _job(number: int, raw: object, bootstrap: str | None, folder: Path) -> Job:
         source_options=section.get("options", {}),
     )
     try:
-        parse_source(job.source, bootstrap=job.bootstrap, spark=_no_spark, **job.source_options)
+        parse_source(job.source, bootstrap=job.bootstrap, **job.source_options)
     except LakeUsageError as error:
         raise LakeUsageError(f"{section.place}: {error}") from None
     return job
-
-
-def _no_spark() -> NoReturn:
-    raise AssertionError("reading what a source is called needs no Spark")
 
 
 def _place(number: int, raw: object) -> str:

@@ -1,25 +1,26 @@
 """Crawls a PostgreSQL database: its tables, and how news can be told in each. Reads the catalog only, no rows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
 from headwater.lake.crawling.event_times import event_time_of, says_change
 from headwater.lake.crawling.proposals import Crawl, Proposal, column_name, with_names_apart
-from headwater.lake.errors import LakeError, LakeUsageError
+from headwater.lake.errors import LakeUsageError
 from headwater.lake.sources.database_address import DatabaseTable, parse_database_table
 from headwater.lake.sources.database_columns import DatabaseColumn, schema_of
+from headwater.lake.sources.database_connection import connected
 
-_TIMEOUT_S: Final = 30
+_TIMEOUT_S: Final = 30.0
 _INTEGERS: Final = ("int2", "int4", "int8")
 _TIMES: Final = ("timestamp", "timestamptz")
 
 # Partitions belong to their table, and what an extension brought is not data.
-_COLUMNS: Final[LiteralString] = """
+_COLUMNS: Final = """
     select n.nspname, c.relname, greatest(c.reltuples, 0)::int8, pg_total_relation_size(c.oid),
         has_table_privilege(c.oid, 'select'), a.attname, t.typname, a.attnotnull,
-        a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%%',
+        a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%',
         coalesce(a.attnum = any (i.indkey), false)
     from pg_class c
     join pg_namespace n on n.oid = c.relnamespace
@@ -28,7 +29,7 @@ _COLUMNS: Final[LiteralString] = """
     left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
     left join pg_index i on i.indrelid = c.oid and i.indisprimary
     where c.relkind in ('r', 'p') and not c.relispartition
-    and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname not like 'pg\\_toast%%'
+    and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname not like 'pg\\_toast%'
     and not exists (select from pg_depend e where e.objid = c.oid and e.deptype = 'e')
     order by n.nspname, c.relname, a.attnum
 """
@@ -61,7 +62,8 @@ class Table:
 def crawl_database(text: str) -> Crawl:
     """Proposes a load for every table of `jdbc:postgresql://HOST:PORT/DATABASE?user=…&password=…`."""
     address = parse_database_table(f"{text.removeprefix('jdbc:').partition('#')[0]}#any")
-    tables = _tables(_rows(address))
+    with connected(address, within_s=_TIMEOUT_S) as database:
+        tables = _tables(database.rows(_COLUMNS))
     if not tables:
         raise LakeUsageError(f"{address.url} has no tables: nothing to propose")
     left_out = [f"{each.schema}.{each.name}: this user may not read it" for each in tables if not each.readable]
@@ -126,32 +128,3 @@ def _tables(rows: Iterable[Sequence[Any]]) -> list[Table]:
         Table(schema=schema, name=name, rows=rows, size_bytes=size, readable=readable, columns=columns)
         for (schema, name, rows, size, readable), columns in found.items()
     ]
-
-
-def _rows(address: DatabaseTable) -> list[tuple[Any, ...]]:
-    try:
-        import psycopg
-    except ImportError:
-        raise LakeError('psycopg is not installed: pip install "headwater[postgres]"') from None
-    try:
-        with psycopg.connect(**_connection(address), autocommit=True) as connection:
-            connection.execute("set default_transaction_read_only = on")
-            return connection.execute(_COLUMNS, ()).fetchall()
-    except psycopg.Error as error:
-        words = (str(error).strip().splitlines() or ["no reason was given"])[0]
-        raise LakeError(f"{address.url} could not be asked: {words}") from None
-
-
-def _connection(address: DatabaseTable) -> Mapping[str, Any]:
-    """What psycopg is told; several hosts are tried one after the other, as the driver for Java does it."""
-    places = [host.rpartition(":") for host in address.hosts.split(",")]
-    known = {name: value for name, value in address.parameters.items() if name in ("user", "password", "sslmode")}
-    return {
-        "host": ",".join(host.strip("[]") for host, _, _ in places),
-        "port": ",".join(port for _, _, port in places),
-        "dbname": address.database,
-        "connect_timeout": _TIMEOUT_S,
-        "application_name": "headwater lake",
-        "options": f"-c statement_timeout={_TIMEOUT_S}s",
-        **known,
-    }

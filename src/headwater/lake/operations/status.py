@@ -3,15 +3,16 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from headwater.catalog.entries import COMMITTED, Load
 from headwater.catalog.positions import Position
 from headwater.client.errors import ClientError
 from headwater.lake.errors import LakeError, LakeUsageError
-from headwater.lake.load.request import MODES
+from headwater.lake.load.request import Mode
 from headwater.lake.operations.topic_lag import PartitionLag, topic_lag
 from headwater.lake.sources.files import parse_files
+from headwater.lake.sources.jdbc import parse_jdbc
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.topics import parse_topics
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.catalog.client import CatalogClient
     from headwater.catalog.entries import TableState
 
+_DATABASE_ANSWERS_WITHIN_S: Final = 10.0
 _LOADS_SHOWN: Final = 5
 _LOADS_SEARCHED: Final = 100
 
@@ -28,8 +30,14 @@ class Lag:
     """What is left to load. None is what this kind of source cannot tell, or nobody could be asked: see `words`."""
 
     records: int | None = None
+    """Of topics: offsets that no load has read."""
     files: int | None = None
+    rows: int | None = None
+    """Of a table of a database that is tracked by a number or a time."""
+    changed: bool | None = None
+    """Whether a table of a database that is loaded whole is another than the last load saw."""
     seconds: float | None = None
+    """The age of the first of them, where they have a time."""
     partitions: tuple[PartitionLag, ...] = ()
     words: str | None = None
 
@@ -115,7 +123,7 @@ def _source_status(
 
 def reach_of(loads: list[Load]) -> Reach:
     """How the newest load reached its source. Rewinds and the like reach none."""
-    return Reach.of(next((load for load in loads if load.mode in MODES), None))
+    return Reach.of(next((load for load in loads if load.mode in get_args(Mode)), None))
 
 
 def _lag(catalog: "CatalogClient", table: str, source: str, position: Position | None, reach: Reach) -> Lag:
@@ -125,9 +133,11 @@ def _lag(catalog: "CatalogClient", table: str, source: str, position: Position |
             return _lag_of_topics(rest, position, reach)
         if kind == "files":
             return _lag_of_files(catalog, table, source, position, reach)
+        if kind == "jdbc":
+            return _lag_of_database(rest, position, reach)
     except (ClientError, LakeError, OSError) as error:
         return Lag(words=f"not known: {error}")
-    return Lag(words="not known without a load: `headwater lake load --plan` tells what is new")
+    return Lag(words="not known: no such source can be asked")
 
 
 def _lag_of_topics(topics: str, position: Position | None, reach: Reach) -> Lag:
@@ -161,3 +171,14 @@ def _lag_of_files(catalog: "CatalogClient", table: str, source: str, position: P
     if news is None:
         return Lag(files=0)
     return Lag(files=len(news.files), words=news.words)
+
+
+def _lag_of_database(address: str, position: Position | None, reach: Reach) -> Lag:
+    options: Mapping[str, Any] = reach.options
+    source = parse_jdbc(address, **options)
+    found = source.peek(position, within_s=_DATABASE_ANSWERS_WITHIN_S)
+    if source.track == "whole":
+        return Lag(changed=found is not None)
+    if found is None:
+        return Lag(rows=0, seconds=0.0 if source.track == "timestamp" else None)
+    return Lag(rows=found.rows, seconds=found.age_s, words=found.left_out or None)

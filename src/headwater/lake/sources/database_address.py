@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from headwater.lake.errors import LakeUsageError
+from headwater.lake.sources.database_parameters import check_parameters
 
 _SHAPE: Final = "jdbc:postgresql://HOST:PORT/DATABASE?user=…&password=…#SCHEMA.TABLE"
 _HOST: Final = r"(?:\[[0-9a-fA-F:]+\]|[\w.-]*)(?::\d+)?"
@@ -32,7 +33,7 @@ class DatabaseTable:
     schema: str
     table: str
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the driver is told to connect: user and password, and whatever else stood in the URL (`sslmode`)."""
+    """How to connect: user and password, and whatever else stood in the URL (`sslmode`), by the driver's names."""
 
     def __str__(self) -> str:
         return f"{self.url}#{self.name}"
@@ -54,10 +55,13 @@ class DatabaseTable:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
 
-def parse_database_table(text: str, *, user: str | None = None, password: str | None = None) -> DatabaseTable:
+def parse_database_table(
+    text: str, *, user: str | None = None, password: str | None = None, more: Mapping[str, str] | None = None
+) -> DatabaseTable:
     """The table that `postgresql://HOST:PORT/DATABASE?user=…&password=…#SCHEMA.TABLE` names.
 
-    User and password may be left to arguments, to PGUSER and PGPASSWORD, or to the driver's own means (`~/.pgpass`).
+    User and password may be left to arguments, to PGUSER and PGPASSWORD, or to libpq's own means (`~/.pgpass`). `more`
+    are parameters that did not stand in the URL.
 
     >>> str(parse_database_table("postgresql://DB/shop?user=me&password=secret#orders"))
     'jdbc:postgresql://db:5432/shop#public.orders'
@@ -67,7 +71,8 @@ def parse_database_table(text: str, *, user: str | None = None, password: str | 
     found, table = _URL.fullmatch(url), _TABLE.fullmatch(fragment)
     if not mark or found is None or table is None:
         raise LakeUsageError(f"jdbc:{without_secrets(text)} is no table of a database: write {_SHAPE}")
-    parameters = dict(parse_qsl(found["parameters"] or "", keep_blank_values=True))
+    parameters = {**dict(parse_qsl(found["parameters"] or "", keep_blank_values=True)), **(more or {})}
+    check_parameters(parameters)
     login = [unquote(part) for part in (found["login"] or "").split(":", 1)]
     user = user or parameters.get("user") or login[0] or os.environ.get("PGUSER")
     password = password or parameters.get("password") or "".join(login[1:]) or os.environ.get("PGPASSWORD")

@@ -1,60 +1,6 @@
-"""What a load asks a PostgreSQL database, through Spark's JDBC: a question is one statement with an answer in JSON."""
+"""What is asked of a PostgreSQL database beside its rows: what a table is, and who is writing to it."""
 
-import json
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
-
-from headwater.lake.errors import LakeError
-from headwater.lake.jars import POSTGRESQL, jars
 from headwater.lake.sources.database_address import DatabaseTable, literal
-from headwater.lake.spark import first_line
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-FETCH_ROWS: Final = 1_000
-"""Rows that the driver holds at once. Without a limit it would hold all."""
-
-_DRIVER: Final = "org.postgresql.Driver"
-_DRIVERS_WORDS: Final = re.compile(r"PSQLException: (.+)")
-
-
-def add_driver(spark: "SparkSession") -> None:
-    """Gives a running session the driver, on all its machines; once it has it, nothing happens."""
-    for jar in jars([POSTGRESQL]):
-        spark.sql(f"add jar {json.dumps(str(jar))}")
-
-
-def connection(table: DatabaseTable) -> dict[str, str]:
-    """The options of a JDBC connection. Secrets are among them, never in the URL, which Spark shows in its errors."""
-    return {
-        "ApplicationName": "headwater lake",
-        "readOnly": "true",
-        "tcpKeepAlive": "true",
-        **table.parameters,
-        "url": table.url,
-        "driver": _DRIVER,
-        "fetchsize": str(FETCH_ROWS),
-        # Instants that are sent as text have their zone in it, and it is always the same.
-        "sessionInitStatement": "set time zone 'UTC'",
-    }
-
-
-def ask(spark: "SparkSession", table: DatabaseTable, question: str) -> Mapping[str, Any] | None:
-    """The only row of the answer; None without one."""
-    statement = f"select row_to_json(q)::text as answer from ({question}) q"
-    try:
-        rows = spark.read.format("jdbc").options(**connection(table)).option("query", statement).load().collect()
-    except Exception as error:
-        raise LakeError(f"{table} could not be asked: {driver_words(error)}") from None
-    return json.loads(rows[0].answer) if rows else None
-
-
-def driver_words(error: BaseException) -> str:
-    """What the database or its driver said, without the pages that Spark adds."""
-    found = _DRIVERS_WORDS.search(str(error))
-    return found[1].strip() if found else first_line(error)
 
 
 def description(table: DatabaseTable) -> str:

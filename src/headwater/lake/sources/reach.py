@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 _BOOTSTRAP: Final = "bootstrap"
 _OPTIONS: Final = "options"
 _SECRET_NAME: Final = re.compile(r"passw|secret|token|credential|jaas|sasl|ssl|private|user|access|auth", re.IGNORECASE)
+_NO_SECRET: Final = ("ssl", "sslmode", "sslNegotiation", "sslrootcert", "sslcert", "sslkey")
+"""Parameters of a database that only sound like one: whoever asks it again is to demand the same of it."""
 _SECRET_VALUE: Final = re.compile(r"://[^/?#\s]*@|(?:passw|secret|token)\w*=", re.IGNORECASE)
 
 
@@ -32,7 +34,7 @@ class Reach:
         kept = {
             name: value
             for name, value in plain.items()
-            if not _SECRET_NAME.search(name) and not _SECRET_VALUE.search(str(value))
+            if (name in _NO_SECRET or not _SECRET_NAME.search(name)) and not _SECRET_VALUE.search(str(value))
         }
         return cls(bootstrap=bootstrap, options=kept)
 

@@ -30,6 +30,10 @@ class TrackedValues:
         now = "now()" if self.column.type == "timestamptz" else f"(now() at time zone {literal(self.zone)})"
         return f"({now} - make_interval(secs => {self.lag_s}))"
 
+    def age_s(self, number: int, *, edge: int) -> float | None:
+        """How old a time was when the latest one that is loaded was `edge`; integers have no age."""
+        return None if self.column.type not in TIMES else self.lag_s + (edge - number) / 1_000_000
+
     def number(self, value: str) -> str:
         """The expression that makes an integer of a value."""
         return f"({self.column.kind.sent.format(value)})"

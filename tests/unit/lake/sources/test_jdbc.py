@@ -4,11 +4,12 @@ import dataclasses
 
 import pytest
 
-from headwater.lake.errors import LakeError, LakeUsageError
+from headwater.lake.errors import LakeUsageError
 from headwater.lake.sources.database_address import parse_database_table, without_secrets
 from headwater.lake.sources.database_columns import DatabaseColumn, select_list
-from headwater.lake.sources.database_queries import connection
-from headwater.lake.sources.jdbc import JdbcSource, _edges, parse_jdbc
+from headwater.lake.sources.database_look import cuts
+from headwater.lake.sources.database_parameters import driver_parameters, libpq_parameters
+from headwater.lake.sources.jdbc import parse_jdbc
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.tracked_values import TrackedValues
 
@@ -47,9 +48,8 @@ def test_one_table_has_one_name(text: str, name: str) -> None:
 )
 def test_a_password_reaches_the_driver_and_nobody_else(text: str) -> None:
     source = parse_jdbc(text)
-    options = connection(source.table)
-    assert (options["user"], options["password"], options["sslmode"]) == ("me", SECRET, "require")
-    assert options["url"] == "jdbc:postgresql://db:5432/shop"
+    assert libpq_parameters(source.table.parameters) == {"user": "me", "password": SECRET, "sslmode": "require"}
+    assert source.table.url == "jdbc:postgresql://db:5432/shop"
     assert source.id == "jdbc:postgresql://db:5432/shop#public.orders"
     shown = f"{source!r} {source.table!r} {source.table}"
     assert SECRET not in shown
@@ -95,13 +95,68 @@ def test_options_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(LakeUsageError, match=words):
             parse_jdbc(table, **options)
-    with pytest.raises(LakeError, match="only through Spark"):
-        JdbcSource(table=parse_database_table(table)).look(None, "a.b", None)  # type: ignore[arg-type]
 
 
 def test_options_are_taken_as_people_write_them() -> None:
     source = parse_jdbc("postgresql://db/shop#orders", lag_s="5m", wait_s="7", tasks="4")
     assert (source.lag_s, source.wait_s, source.tasks) == (300.0, 7.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("sslmode=verify-ca&sslrootcert=/ca.pem", {"sslmode": "verify-ca", "sslrootcert": "/ca.pem"}),
+        ("ssl=true", {"sslmode": "verify-full"}),
+        ("ssl", {"sslmode": "verify-full"}),
+        ("ssl=true&sslmode=require", {"sslmode": "require"}),
+        ("ssl=false", {}),
+        ("ApplicationName=me&connectTimeout=3", {"application_name": "me", "connect_timeout": "3"}),
+        ("targetServerType=preferSecondary", {"target_session_attrs": "prefer-standby"}),
+        ("loadBalanceHosts=true&tcpKeepAlive=false", {"load_balance_hosts": "random", "keepalives": "0"}),
+        ("currentSchema=a%20b,c", {"options": "-c search_path=a\\ b,c"}),
+        (
+            "options=-c%20statement_timeout%3D9&currentSchema=c",
+            {"options": "-c statement_timeout=9 -c search_path=c"},
+        ),
+        ("prepareThreshold=0&socketTimeout=7", {}),
+    ],
+)
+def test_parameters_of_the_driver_mean_the_same_to_who_asks(parameters: str, told: dict[str, str]) -> None:
+    assert libpq_parameters(parse_jdbc(f"postgresql://db/shop?{parameters}#orders").table.parameters) == told
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("sslfactory=org.postgresql.ssl.NonValidatingFactory", "'sslfactory' is no parameter"),
+        ("PGHOST=elsewhere", "'PGHOST' is no parameter"),
+        ("sslMode=require", "did you mean sslmode"),
+        ("targetServerType=preferPrimary", "targetServerType=preferPrimary .* take one of any, primary"),
+        ("gssEncMode=allow", "take disable, prefer or require"),
+        ("ssl=maybe", "take one of true, false"),
+    ],
+)
+def test_parameters_that_cannot_mean_the_same_to_both_are_refused(parameters: str, words: str) -> None:
+    with pytest.raises(LakeUsageError, match=words):
+        parse_jdbc(f"postgresql://db/shop?password={ENCODED}&{parameters}#orders")
+
+
+def test_parameters_may_be_options_too() -> None:
+    source = parse_jdbc("postgresql://db/shop?sslmode=prefer&ApplicationName=me#orders", sslmode="verify-full")
+    assert source.table.parameters == {"sslmode": "verify-full", "ApplicationName": "me"}
+
+
+def test_what_the_environment_demands_is_told_to_the_driver_or_refused() -> None:
+    found = {"sslmode": "verify-full", "krbsrvname": "pg", "user": "me", "host": "db", "application_name": "x"}
+    assert driver_parameters({"prepareThreshold": "0", "currentSchema": "s"}, found) == {
+        "sslmode": "verify-full",
+        "kerberosServerName": "pg",
+        "user": "me",
+        "ApplicationName": "x",
+        "prepareThreshold": "0",
+    }
+    with pytest.raises(LakeUsageError, match="says require_auth, sslcrl, and the driver"):
+        driver_parameters({}, {**found, "sslcrl": "/revoked.pem", "require_auth": "scram-sha-256"})
 
 
 @pytest.mark.parametrize(
@@ -130,10 +185,10 @@ def test_a_position_that_a_person_wrote_is_read_kindly_or_refused() -> None:
 
 def test_pieces_cover_everything_once() -> None:
     for first, last, pieces in ((0, 9, 3), (-5, -5, 4), (1, 2**63 - 1, 16), (3, 5, 10)):
-        edges = [first - 1, *_edges(first, last, pieces), last]
+        edges = [first - 1, *cuts(first, last, pieces), last]
         assert edges == sorted(set(edges))
         assert len(edges) <= pieces + 1
-    assert _edges(0, 90, 3) == [30, 60]
+    assert cuts(0, 90, 3) == [30, 60]
 
 
 def test_names_cannot_break_out_of_a_statement() -> None:
