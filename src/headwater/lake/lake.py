@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
+from headwater.catalog.databases import is_there
 from headwater.catalog.server import EmbeddedCatalog, default_database, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
@@ -43,6 +44,7 @@ class Lake:
 
     `warehouse` is a folder or the URL of an object store; `catalog` is the URL of a catalog server or of a database
     (SQLite, PostgreSQL) over which one runs inside this process: a file in the warehouse unless told otherwise.
+    A lake that is not there yet is made, except with `create=False`: that is a `LakeUsageError` then.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Lake:
         *,
         catalog: str | None = None,
         token: str | None = None,
+        create: bool = True,
         spark: SparkSettings | None = None,
         tell: Callable[[str], None] = lambda words: None,
         watch: Watch | None = None,
@@ -68,9 +71,12 @@ class Lake:
         else:
             place = warehouse_url(str(warehouse))
             try:
-                self._embedded = EmbeddedCatalog(catalog or default_database(place), place)
+                database = catalog or default_database(place)
             except ValueError as error:
                 raise LakeUsageError(f"{error}, with --catalog") from None
+            if not create and not is_there(database):
+                raise _no_lake(place, catalog)
+            self._embedded = EmbeddedCatalog(database, place)
             self._embedded.__enter__()
             self.uri = self._embedded.uri
         self.catalog = CatalogClient(self.uri, token=token)
@@ -232,6 +238,17 @@ class Lake:
     def sql(self, statement: str) -> "pa.Table":
         """The answer of a statement, as Arrow."""
         return self.spark.sql(statement).toArrow()
+
+
+def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:
+    """For those who only look at a lake, or change what is there."""
+    missing = "its catalog" if catalog is None else f"the catalog {catalog}"
+    place = warehouse.removeprefix("file://")
+    named = "--warehouse" if catalog is None else "--catalog"
+    return LakeUsageError(
+        f"there is no lake in {place}: {missing} is not there. Name another with {named}, or make one with "
+        "`headwater lake load`"
+    )
 
 
 def checked_table(name: str) -> str:
