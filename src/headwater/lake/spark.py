@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Final
 from headwater.lake.errors import LakeError
 from headwater.lake.jars import ICEBERG, Coordinates, jars
 from headwater.lake.java import java_home, require_java
+from headwater.lake.running_java import refuse_what_comes_too_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG: Final = "lake"
 """What the lake is called in Spark's SQL: `select * from lake.db.table`; it is the default, so `db.table` will do."""
+
+_CATALOG_URI: Final = f"spark.sql.catalog.{CATALOG}.uri"
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -58,9 +61,10 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except ImportError:
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
     _forget_ended_spark()
+    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
+    refuse_what_comes_too_late(conf, master=settings.master, catalog=_CATALOG_URI)
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
-    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
     builder = SparkSession.builder.master(settings.master).appName("headwater lake")
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -103,7 +107,7 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
-        f"{prefix}.uri": catalog_uri,
+        _CATALOG_URI: catalog_uri,
         # A cached table would hide what another writer has committed, and with it the position.
         f"{prefix}.cache-enabled": "false",
         "spark.sql.defaultCatalog": CATALOG,
