@@ -12,6 +12,7 @@ from headwater.catalog.databases import is_there
 from headwater.catalog.server import EmbeddedCatalog, default_database, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
+from headwater.lake.leftovers import spark_log
 from headwater.lake.load.job import LoadJob
 from headwater.lake.load.request import MODES, LoadReport, LoadRequest
 from headwater.lake.operations.explaining_files import explain_file
@@ -29,7 +30,7 @@ from headwater.lake.sources.jdbc import JdbcSource
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, spark_log, start_spark
+from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, start_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa

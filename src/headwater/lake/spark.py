@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.lake.errors import LakeError
 from headwater.lake.jars import ICEBERG, Coordinates, jars
 from headwater.lake.java import java_home, require_java
+from headwater.lake.leftovers import hold, remove_leftovers, spark_log
 from headwater.lake.running_java import refuse_what_comes_too_late
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     _forget_ended_spark()
     conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
     refuse_what_comes_too_late(conf, master=settings.master, catalog=_CATALOG_URI)
+    remove_leftovers()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
     builder = SparkSession.builder.master(settings.master).appName("headwater lake")
@@ -74,11 +75,6 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except Exception as error:
         why = why_not_started(error, log.read_bytes()[log_bytes:].decode(errors="replace"))
         raise LakeError(f"Spark did not start on {settings.master}: {why}; its own words are in {log}") from None
-
-
-def spark_log() -> Path:
-    """Where this process's Spark writes what nobody asked for."""
-    return Path(tempfile.gettempdir()) / f"headwater-spark-{os.getpid()}.log"
 
 
 def first_line(error: BaseException) -> str:
@@ -173,10 +169,14 @@ def give_interrupts_back() -> None:
 
 @contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good."""
+    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good.
+
+    With it they inherit the lock that keeps the file: it lasts as long as any of them lives.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    hold(target)
     try:
         os.dup2(target, 2)
         yield
