@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import Connection, Engine, event
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 
@@ -23,17 +23,6 @@ def database_url(database: str) -> str:
     path = Path(database).expanduser().absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{path}"
-
-
-def is_there(database: str) -> bool:
-    """Whether the file of a database is there; nothing is made. A server is asked nothing: who names it means it."""
-    scheme, separator, _ = database.partition("://")
-    if not separator:
-        return Path(database).expanduser().is_file()
-    if scheme != "sqlite":
-        return True
-    file = make_url(database).database or ":memory:"
-    return file.startswith((":memory:", "file:")) or Path(file).is_file()
 
 
 def prepare_engine(engine: Engine) -> None:

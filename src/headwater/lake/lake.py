@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
-from headwater.catalog.databases import is_there
-from headwater.catalog.server import EmbeddedCatalog, default_database, warehouse_url
+from headwater.catalog.places import default_database, is_there, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
 from headwater.lake.leftovers import spark_log
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.catalog.entries import Load, SchemaChange
+    from headwater.catalog.server import EmbeddedCatalog
 
 
 class Lake:
@@ -77,8 +77,7 @@ class Lake:
                 raise LakeUsageError(f"{error}, with --catalog") from None
             if not create and not is_there(database):
                 raise _no_lake(place, catalog)
-            self._embedded = EmbeddedCatalog(database, place)
-            self._embedded.__enter__()
+            self._embedded = _served(database, place)
             self.uri = self._embedded.uri
         self.catalog = CatalogClient(self.uri, token=token)
 
@@ -239,6 +238,13 @@ class Lake:
     def sql(self, statement: str) -> "pa.Table":
         """The answer of a statement, as Arrow."""
         return self.spark.sql(statement).toArrow()
+
+
+def _served(database: str, warehouse: str) -> "EmbeddedCatalog":
+    """A catalog in this process. Who has one elsewhere does not wait for what a server and its database need."""
+    from headwater.catalog.server import EmbeddedCatalog
+
+    return EmbeddedCatalog(database, warehouse).__enter__()
 
 
 def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headwater.catalog.commits import LOAD, REPLACES, state_replaced
 from headwater.catalog.entries import COMMITTED, SchemaChange, TableState
+from headwater.catalog.snapshot_properties import LOAD, REPLACES, state_replaced
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.load.session_properties import session_properties

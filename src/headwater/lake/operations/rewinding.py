@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headwater.catalog.commits import EXPECT, LOAD, OFFSETS
 from headwater.catalog.entries import COMMITTED, Load
 from headwater.catalog.positions import Position, canonical
+from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.lake.errors import LakeBusyError, LakeUsageError
 from headwater.lake.load.session_properties import session_properties
 from headwater.lake.operations.explanations import REWIND
