@@ -10,9 +10,9 @@ import pytest
 
 from headwater.lake import Lake, LakeError, LakeUsageError
 from headwater.lake.errors import LakeBusyError
+from headwater.lake.leftovers import spark_log
 from headwater.lake.load.request import LoadReport
 from headwater.lake.sources import jdbc
-from headwater.lake.spark import spark_log
 from peers.postgresql import Postgresql
 from peers.postgresql import postgresql as postgresql
 from peers.spark import lake as lake

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -121,6 +123,30 @@ def test_an_upsert_keeps_the_newest_of_each_key(lake: Lake, broker: LocalBroker,
         ("c", 4),
         ("d", None),
     ]
+
+
+def test_upserts_of_two_threads_are_two_commits_with_their_own_positions(
+    lake: Lake, broker: LocalBroker, load: Load
+) -> None:
+    rounds, many = 3, 200
+
+    def upsert(topic: str, first: int) -> list[int]:
+        counts = []
+        for turn in range(rounds):
+            produce(broker, topic, *({"id": first + number, "turn": turn} for number in range(many + turn)))
+            together.wait(60)
+            counts.append(load(topic, mode="upsert", key=("id",)).counts.rows)
+        return counts
+
+    together = Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        left, right = threads.map(upsert, ("left", "right"), (0, 1000))
+    assert left == right == [many, many + 1, many + 2]
+    total = sum(left)
+    for topic, first in (("left", 0), ("right", 1000)):
+        assert rows(lake, f"select count(*), min(id), min(turn) from shop.{topic}") == [(many + 2, first, rounds - 1)]
+        assert lake.catalog.position(f"shop.{topic}", f"topic:{topic}") == {"topics": {topic: {"0": total}}}
+        assert [load.state for load in lake.catalog.loads(f"shop.{topic}")] == ["committed"] * rounds
 
 
 def test_dedup_keeps_the_first_of_each_key(lake: Lake, broker: LocalBroker, load: Load) -> None:

@@ -44,11 +44,7 @@ from headwater.catalog.entries import COMMITTED, PENDING, Load, SchemaChange
 from headwater.catalog.ledger_json import change_from_json
 from headwater.catalog.positions import Position, canonical, parse_positions
 from headwater.catalog.pyiceberg_gaps import AnyMetadata
-
-EXPECT: Final = "headwater.expect"
-OFFSETS: Final = "headwater.offsets"
-LOAD: Final = "headwater.load"
-REPLACES: Final = "headwater.replaces"
+from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS, REPLACES, state_replaced
 
 _ADDED_ROWS: Final = "added-records"
 _KEPT_BY_A_REWRITE: Final = (
@@ -124,11 +120,6 @@ def positions_of(snapshot: Snapshot | None) -> dict[str, Position]:
     text = _text(snapshot, OFFSETS) if snapshot is not None else None
     positions = parse_positions(text) if text is not None else {}
     return {source: position for source, position in positions.items() if position is not None}
-
-
-def state_replaced(*, schema_id: int, snapshot_id: int | None) -> str:
-    """The value of `headwater.replaces`: the table as it was read."""
-    return canonical({"schema": schema_id, "snapshot": snapshot_id})
 
 
 def decide(

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from headwater.catalog import ledger
 from headwater.catalog.arrow_schemas import arrow_schema
-from headwater.catalog.commits import EXPECT, LOAD, OFFSETS, positions_of
+from headwater.catalog.commits import positions_of
 from headwater.catalog.entries import COMMITTED, PENDING, Load, SchemaChange, TableState
 from headwater.catalog.evolution import (
     Wanted,
@@ -26,6 +26,7 @@ from headwater.catalog.evolution import (
 from headwater.catalog.metadata_files import StoredTable
 from headwater.catalog.namespaces import Name, now_ms
 from headwater.catalog.positions import Position, canonical, load_of
+from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.catalog.tables import CommitRefusedError, LakeCatalog, TableChange
 
 _MOST_ATTEMPTS: Final = 20

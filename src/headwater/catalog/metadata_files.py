@@ -9,6 +9,7 @@ from typing import Final
 
 from pyiceberg.io import FileIO, load_file_io
 
+from headwater.catalog.places import local_path
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, metadata_json, parse_metadata
 
 _MOST_CACHED: Final = 64
@@ -99,14 +100,6 @@ class MetadataFiles:
         if scheme not in self._ios:
             self._ios[scheme] = load_file_io(self._io_properties, location)
         return self._ios[scheme]
-
-
-def local_path(location: str) -> str | None:
-    """The path of a location on this machine's file system; None for an object store."""
-    # Iceberg takes a location as it is: nothing in it is percent-encoded, and `#` and `?` are letters like others.
-    if location.startswith("file:"):
-        return "/" + location.removeprefix("file:").lstrip("/")
-    return location if "://" not in location else None
 
 
 def _is_compressed(location: str) -> bool:

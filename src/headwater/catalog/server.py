@@ -5,18 +5,16 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
 
 from headwater.catalog.databases import database_url
-from headwater.catalog.metadata_files import local_path
+from headwater.catalog.places import warehouse_url
 from headwater.catalog.rest import catalog_app
 from headwater.catalog.tables import LakeCatalog
 
-_DATABASE: Final = "catalog.db"
 _DIES_AT: Final = "HEADWATER_CATALOG_DIES_AT"
 _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 5
@@ -97,21 +95,6 @@ def open_catalog(database: str, warehouse: str, *, at: Callable[[str], None] | N
     if at is None:
         return LakeCatalog(database=database_url(database), warehouse=place)
     return LakeCatalog(database=database_url(database), warehouse=place, at=at)
-
-
-def warehouse_url(warehouse: str) -> str:
-    """The URL of a warehouse: a folder of this machine becomes absolute, an object store's stays as it is."""
-    if "://" in warehouse or warehouse.startswith("file:"):
-        return warehouse.rstrip("/")
-    return f"file://{Path(warehouse).expanduser().absolute()}"
-
-
-def default_database(warehouse: str) -> str:
-    """The catalog's database when none is named: a file in the warehouse, which must be a folder then."""
-    path = local_path(warehouse_url(warehouse))
-    if path is None:
-        raise ValueError(f"the catalog of {warehouse} needs a database: name a SQLite file or a postgresql:// URL")
-    return f"{path}/{_DATABASE}"
 
 
 def die_at(armed: str) -> Callable[[str], None]:

@@ -41,7 +41,8 @@ def serve(
     try:
         from sqlalchemy.exc import SQLAlchemyError
 
-        from headwater.catalog.server import default_database, serve, warehouse_url
+        from headwater.catalog.places import default_database, warehouse_url
+        from headwater.catalog.server import serve
     except ImportError as error:
         fail(f'the catalog is not installed ({error.name} is missing): pip install "headwater[lake]"')
 

@@ -93,7 +93,7 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Load what is new in a source into a table."""
-    with opened_lake(warehouse, catalog, master, conf) as lake:
+    with opened_lake(warehouse, catalog, master, conf, create=True) as lake:
         report = lake.load(
             source,
             into=into,

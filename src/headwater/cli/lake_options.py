@@ -40,9 +40,14 @@ Conf: TypeAlias = Annotated[
 
 @contextmanager
 def opened_lake(
-    warehouse: str, catalog: str | None, master: str = DEFAULT_MASTER, conf: Sequence[str] | None = None
+    warehouse: str,
+    catalog: str | None,
+    master: str = DEFAULT_MASTER,
+    conf: Sequence[str] | None = None,
+    *,
+    create: bool = False,
 ) -> "Iterator[Lake]":
-    """The lake; what goes wrong with it is told in one sentence, and the exit code is 1."""
+    """The lake, made if need be by those who load; what goes wrong is told in one sentence, and the exit code is 1."""
     from headwater.cli.lake_progress import lake_progress
     from headwater.cli.options import pairs
 
@@ -56,7 +61,7 @@ def opened_lake(
     try:
         with (
             lake_progress() as shown,
-            Lake(warehouse, catalog=catalog, spark=settings, tell=shown.tell, watch=shown.watch) as lake,
+            Lake(warehouse, catalog=catalog, create=create, spark=settings, tell=shown.tell, watch=shown.watch) as lake,
         ):
             yield lake
     except LakeUsageError as error:

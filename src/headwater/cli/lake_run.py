@@ -42,7 +42,8 @@ def run(
     # What the file says is nearer than what the shell says to every command.
     place = warehouse or found.warehouse or os.environ.get("HEADWATER_WAREHOUSE") or DEFAULT_WAREHOUSE
     database = catalog or found.catalog or os.environ.get("HEADWATER_CATALOG")
-    with opened_lake(place, database, found.master or DEFAULT_MASTER, conf) as lake, StopAfterLoad() as stop:
+    master = found.master or DEFAULT_MASTER
+    with opened_lake(place, database, master, conf, create=True) as lake, StopAfterLoad() as stop:
         if continuous:
             _run_in_rounds(lake, jobs, every_s, stop, as_json=as_json)
             return

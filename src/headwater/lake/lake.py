@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
-from headwater.catalog.server import EmbeddedCatalog, default_database, warehouse_url
+from headwater.catalog.places import default_database, is_there, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
+from headwater.lake.leftovers import spark_log
 from headwater.lake.load.job import LoadJob
 from headwater.lake.load.request import MODES, LoadReport, LoadRequest
 from headwater.lake.operations.explaining_files import explain_file
@@ -28,7 +29,7 @@ from headwater.lake.sources.jdbc import JdbcSource
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, spark_log, start_spark
+from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, start_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.catalog.entries import Load, SchemaChange
+    from headwater.catalog.server import EmbeddedCatalog
 
 
 class Lake:
@@ -43,6 +45,7 @@ class Lake:
 
     `warehouse` is a folder or the URL of an object store; `catalog` is the URL of a catalog server or of a database
     (SQLite, PostgreSQL) over which one runs inside this process: a file in the warehouse unless told otherwise.
+    A lake that is not there yet is made, except with `create=False`: that is a `LakeUsageError` then.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Lake:
         *,
         catalog: str | None = None,
         token: str | None = None,
+        create: bool = True,
         spark: SparkSettings | None = None,
         tell: Callable[[str], None] = lambda words: None,
         watch: Watch | None = None,
@@ -68,10 +72,12 @@ class Lake:
         else:
             place = warehouse_url(str(warehouse))
             try:
-                self._embedded = EmbeddedCatalog(catalog or default_database(place), place)
+                database = catalog or default_database(place)
             except ValueError as error:
                 raise LakeUsageError(f"{error}, with --catalog") from None
-            self._embedded.__enter__()
+            if not create and not is_there(database):
+                raise _no_lake(place, catalog)
+            self._embedded = _served(database, place)
             self.uri = self._embedded.uri
         self.catalog = CatalogClient(self.uri, token=token)
 
@@ -232,6 +238,24 @@ class Lake:
     def sql(self, statement: str) -> "pa.Table":
         """The answer of a statement, as Arrow."""
         return self.spark.sql(statement).toArrow()
+
+
+def _served(database: str, warehouse: str) -> "EmbeddedCatalog":
+    """A catalog in this process. Who has one elsewhere does not wait for what a server and its database need."""
+    from headwater.catalog.server import EmbeddedCatalog
+
+    return EmbeddedCatalog(database, warehouse).__enter__()
+
+
+def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:
+    """For those who only look at a lake, or change what is there."""
+    missing = "its catalog" if catalog is None else f"the catalog {catalog}"
+    place = warehouse.removeprefix("file://")
+    named = "--warehouse" if catalog is None else "--catalog"
+    return LakeUsageError(
+        f"there is no lake in {place}: {missing} is not there. Name another with {named}, or make one with "
+        "`headwater lake load`"
+    )
 
 
 def checked_table(name: str) -> str:

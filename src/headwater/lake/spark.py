@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,12 +17,16 @@ from typing import TYPE_CHECKING, Final
 from headwater.lake.errors import LakeError
 from headwater.lake.jars import ICEBERG, Coordinates, jars
 from headwater.lake.java import java_home, require_java
+from headwater.lake.leftovers import hold, remove_leftovers, spark_log
+from headwater.lake.running_java import refuse_what_comes_too_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG: Final = "lake"
 """What the lake is called in Spark's SQL: `select * from lake.db.table`; it is the default, so `db.table` will do."""
+
+_CATALOG_URI: Final = f"spark.sql.catalog.{CATALOG}.uri"
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -62,9 +65,11 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except ImportError:
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
     _forget_ended_spark()
+    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
+    refuse_what_comes_too_late(conf, master=settings.master, catalog=_CATALOG_URI)
+    remove_leftovers()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
-    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
     builder = SparkSession.builder.master(settings.master).appName("headwater lake")
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -74,11 +79,6 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except Exception as error:
         why = why_not_started(error, log.read_bytes()[log_bytes:].decode(errors="replace"))
         raise LakeError(f"Spark did not start on {settings.master}: {why}; its own words are in {log}") from None
-
-
-def spark_log() -> Path:
-    """Where this process's Spark writes what nobody asked for."""
-    return Path(tempfile.gettempdir()) / f"headwater-spark-{os.getpid()}.log"
 
 
 def first_line(error: BaseException) -> str:
@@ -107,7 +107,7 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
-        f"{prefix}.uri": catalog_uri,
+        _CATALOG_URI: catalog_uri,
         # A cached table would hide what another writer has committed, and with it the position.
         f"{prefix}.cache-enabled": "false",
         "spark.sql.defaultCatalog": CATALOG,
@@ -175,10 +175,14 @@ def give_interrupts_back() -> None:
 
 @contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good."""
+    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good.
+
+    With it they inherit the lock that keeps the file: it lasts as long as any of them lives.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    hold(target)
     try:
         os.dup2(target, 2)
         yield

@@ -8,9 +8,9 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from catalog_parts import SOURCE, TABLE, Writer, commit_of, moving, offset, snapshot
 from headwater.catalog.client import CatalogClient, CatalogError
-from headwater.catalog.commits import state_replaced
 from headwater.catalog.entries import COMMITTED, FAILED, PENDING, SchemaChange
 from headwater.catalog.server import EmbeddedCatalog
+from headwater.catalog.snapshot_properties import state_replaced
 
 FOLDER = "files:file:///in"
 

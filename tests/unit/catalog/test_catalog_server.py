@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from catalog_parts import SOURCE, TABLE, Writer, commit_of, moving, offset, snapshot
 from headwater.catalog.client import CatalogClient
 from headwater.catalog.entries import COMMITTED, PENDING
-from headwater.catalog.server import EmbeddedCatalog, default_database, die_at, warehouse_url
+from headwater.catalog.places import default_database, warehouse_url
+from headwater.catalog.server import EmbeddedCatalog, die_at
 from headwater.cli.catalog import app
 from peers.processes import dies_with_parent, end
 

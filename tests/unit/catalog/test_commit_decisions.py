@@ -24,10 +24,10 @@ from headwater.catalog.commits import (
     Swap,
     decide,
     positions_of,
-    state_replaced,
 )
 from headwater.catalog.entries import COMMITTED, FAILED, PENDING, Load, SchemaChange
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, parse_commit_request
+from headwater.catalog.snapshot_properties import state_replaced
 
 UUID_OF_TABLE = UUID(int=7)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.catalog.server import EmbeddedCatalog
 from headwater.cli.commands import COMMANDS, app
 
 HEADWATER = Path(sys.executable).with_name("headwater")
@@ -39,6 +40,19 @@ def test_a_command_loads_no_other() -> None:
     others = set(COMMANDS.values()) - {COMMANDS["version"]}
     assert not modules & others
     assert "headwater.client" not in modules
+
+
+def test_a_lake_whose_catalog_is_elsewhere_needs_neither_its_server_nor_spark(tmp_path: Path) -> None:
+    with EmbeddedCatalog(str(tmp_path / "catalog.db"), str(tmp_path)) as catalog:
+        modules = loaded_modules("lake", "status", "--catalog", catalog.uri)
+    assert "headwater.lake.operations.status" in modules
+    assert not {name.split(".")[0] for name in modules} & {"pyspark", "pyiceberg", "sqlalchemy", "fastapi", "uvicorn"}
+
+
+def test_a_lake_that_is_not_there_is_told_without_what_opens_one(tmp_path: Path) -> None:
+    modules = loaded_modules("lake", "status", "--warehouse", str(tmp_path))
+    assert "headwater.lake.lake" in modules
+    assert not {name.split(".")[0] for name in modules} & {"pyspark", "pyiceberg", "sqlalchemy", "fastapi", "uvicorn"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from headwater.cli.lake import app
 from headwater.cli.lake_maintain import maintenance_json, maintenance_rows
 from headwater.cli.lake_replay import replay_json, replay_line
+from headwater.lake import Lake
 from headwater.lake.lake_file import read_lake_file
 from headwater.lake.operations.maintenance import MaintenanceReport, StepReport
 from headwater.lake.operations.replaying import ReplayReport
@@ -54,6 +55,8 @@ def test_a_place_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_care_for_what_may_be_in_use_is_refused(tmp_path: Path) -> None:
+    with Lake(tmp_path):
+        pass
     result = CliRunner().invoke(app, ["maintain", "--orphans-older-than", "1h", "--warehouse", str(tmp_path)])
     assert result.exit_code == 2
     assert "younger than a day" in result.output

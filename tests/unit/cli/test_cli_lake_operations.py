@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from headwater import LocalBroker, Producer
 from headwater.cli.lake import app
 from headwater.cli.lake_signals import StopAfterLoad
-from headwater.lake import Lake
+from headwater.lake import Lake, LakeUsageError
 from loads_without_spark import load_files, load_offsets
 
 Run = Callable[..., Result]
@@ -62,7 +62,56 @@ def test_status_is_a_document_for_machines(run: Run, warehouse: Path) -> None:
 
 
 def test_an_empty_lake_says_so(run: Run, tmp_path: Path) -> None:
+    with Lake(tmp_path):
+        pass
     assert run("status", place=tmp_path).output.startswith(f"nothing was loaded into {tmp_path} yet")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("history", "shop.orders"),
+        ("explain", "shop.orders", "--offset", "orders:0:6"),
+        ("rewind", "shop.orders", "topic:orders", "--to", "earliest", "--yes"),
+        ("maintain",),
+        ("replay-rescued", "shop.orders"),
+        ("sql", "select 1"),
+    ],
+)
+@pytest.mark.parametrize("folder", [".", "mistyped/lake"])
+def test_who_asks_for_a_lake_that_is_not_there_hears_so_and_makes_none(
+    run: Run, tmp_path: Path, folder: str, arguments: tuple[str, ...]
+) -> None:
+    done = run(*arguments, place=tmp_path / folder)
+    assert done.exit_code == 2
+    words = " ".join(done.output.split())
+    assert f"there is no lake in {tmp_path / folder}" in words
+    assert "with --warehouse, or make one with `headwater lake load`" in words
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_catalog_that_is_not_there_is_not_made_either(run: Run, tmp_path: Path) -> None:
+    for catalog in (tmp_path / "catalog.db", f"sqlite:///{tmp_path}/catalog.db"):
+        done = run("status", "--catalog", str(catalog), place=tmp_path)
+        assert done.exit_code == 2
+        assert "Name another with --catalog" in " ".join(done.output.split())
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_load_makes_the_lake(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    done = run("load", f"files:{tmp_path / 'in'}", "--into", "a.b", place=tmp_path / "lake")
+    assert "nothing new" in done.output
+    assert run("status", place=tmp_path / "lake").exit_code == 0
+
+
+def test_from_python_a_lake_is_made_unless_told_otherwise(tmp_path: Path) -> None:
+    with pytest.raises(LakeUsageError, match="there is no lake in"):
+        Lake(tmp_path / "lake", create=False)
+    assert not list(tmp_path.iterdir())
+    with Lake(tmp_path / "lake"), Lake(tmp_path / "lake", create=False) as lake:
+        assert lake.status() == []
 
 
 def test_explain_gives_a_verdict_and_reasons(run: Run) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headwater.catalog.commits import LOAD, REPLACES, state_replaced
 from headwater.catalog.entries import COMMITTED, SchemaChange, TableState
+from headwater.catalog.snapshot_properties import LOAD, REPLACES, state_replaced
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.errors import LakeError, LakeUsageError
-from headwater.lake.load.writing import session_properties
+from headwater.lake.load.session_properties import session_properties
 from headwater.lake.shapes import SchemaPlan
 from headwater.lake.spark import first_line
 
@@ -59,9 +59,9 @@ def rewrite(spark: "SparkSession", catalog: "CatalogClient", state: TableState, 
         REPLACES: state_replaced(schema_id=state.schema_id, snapshot_id=state.snapshot_id),
         LOAD: load_id,
     }
-    rows.createOrReplaceTempView(_VIEW)
     try:
         with session_properties(spark, properties):
+            rows.createOrReplaceTempView(_VIEW)
             spark.sql(statement)
     except Exception as error:
         if catalog.fail_load(load_id, first_line(error)).state == COMMITTED:

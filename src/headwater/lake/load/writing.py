@@ -4,22 +4,21 @@ Every mode ends in exactly one snapshot with the load's properties. The catalog 
 """
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headwater.lake.datasource.columns import TOMBSTONE
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.load.request import LoadRequest
+from headwater.lake.load.session_properties import own_properties, session_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
     from pyspark.sql.window import WindowSpec
 
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
-_SESSION_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
 _NEWS: Final = "headwater_news"
 
 
@@ -30,24 +29,28 @@ def write(
 
     `replaced` are paths of files whose rows of earlier loads go in the same commit.
     """
-    if replaced:
-        with session_properties(rows.sparkSession, properties):
-            rows.sparkSession.sql(_replacement(rows, request, replaced))
+    if request.mode in ("append", "replace") and not replaced:
+        with own_properties():
+            _add(rows, request, properties)
         return
-    if request.mode in ("append", "replace"):
-        writer = rows.writeTo(request.table).option("fanout-enabled", "true")
-        for name, value in properties.items():
-            writer = writer.option(_SNAPSHOT_PROPERTY + name, value)
-        if request.mode == "append":
-            writer.append()
-        else:
-            from pyspark.sql import functions as f
-
-            writer.overwrite(f.lit(True))
-        return
-    statement = _upsert(rows, request) if request.mode == "upsert" else _dedup(rows, request)
     with session_properties(rows.sparkSession, properties):
+        if replaced:
+            statement = _replacement(rows, request, replaced)
+        else:
+            statement = _upsert(rows, request) if request.mode == "upsert" else _dedup(rows, request)
         rows.sparkSession.sql(statement)
+
+
+def _add(rows: "DataFrame", request: LoadRequest, properties: Mapping[str, str]) -> None:
+    from pyspark.sql import functions as f
+
+    writer = rows.writeTo(request.table).option("fanout-enabled", "true")
+    for name, value in properties.items():
+        writer = writer.option(_SNAPSHOT_PROPERTY + name, value)
+    if request.mode == "append":
+        writer.append()
+    else:
+        writer.overwrite(f.lit(True))
 
 
 def _replacement(rows: "DataFrame", request: LoadRequest, replaced: "Sequence[str]") -> str:
@@ -165,15 +168,3 @@ def _time_types() -> "tuple[type[DataType], ...]":
     from pyspark.sql.types import TimestampNTZType, TimestampType
 
     return TimestampType, TimestampNTZType
-
-
-@contextmanager
-def session_properties(spark: "SparkSession", properties: Mapping[str, str]) -> "Iterator[None]":
-    """A MERGE takes its snapshot properties from the session, so that is where they are for as long as it runs."""
-    for name, value in properties.items():
-        spark.conf.set(_SESSION_PROPERTY + name, value)
-    try:
-        yield
-    finally:
-        for name in properties:
-            spark.conf.unset(_SESSION_PROPERTY + name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headwater.lake.errors import LakeBusyError, LakeError, LakeUsageError
-from headwater.lake.load.writing import session_properties
+from headwater.lake.load.session_properties import session_properties
 from headwater.lake.operations.races import ATTEMPTS, lost_a_race
 from headwater.lake.operations.rescued_columns import AS_JSON, COUNTS, ROWS, replayed_columns
 from headwater.lake.operations.snapshots import Snapshot, sql_name, table_history
@@ -147,7 +147,6 @@ class ReplayJob:
 
     def _merge(self, replayed: "DataFrame") -> Snapshot | None:
         """Commits the rows that change; None when another writer was quicker."""
-        replayed.where(f"{ROWS} > 0").drop(*COUNTS).createOrReplaceTempView(_VIEW)
         columns = [name for name in replayed.columns if name not in (_FILE, _POSITION, *COUNTS)]
         replay_id = uuid.uuid4().hex
         statement = f"""
@@ -156,6 +155,7 @@ class ReplayJob:
         """
         try:
             with session_properties(self.spark, {REPLAY: replay_id}):
+                replayed.where(f"{ROWS} > 0").drop(*COUNTS).createOrReplaceTempView(_VIEW)
                 self.spark.sql(statement)
         except Exception as error:
             committed = self._snapshot_of(replay_id)

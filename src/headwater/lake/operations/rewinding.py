@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headwater.catalog.commits import EXPECT, LOAD, OFFSETS
 from headwater.catalog.entries import COMMITTED, Load
 from headwater.catalog.positions import Position, canonical
+from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.lake.errors import LakeBusyError, LakeUsageError
-from headwater.lake.load.writing import session_properties
+from headwater.lake.load.session_properties import session_properties
 from headwater.lake.operations.explanations import REWIND
 from headwater.lake.operations.races import despite_races
 from headwater.lake.operations.rewind_targets import Target, find_target
@@ -21,6 +21,8 @@ from headwater.lake.sources.topics import offsets_of
 from headwater.lake.spark import first_line
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from headwater.lake.lake import Lake
 
 _RANGES: Final = "headwater_rewound"
@@ -111,13 +113,11 @@ def _check_rows_can_be_told(source: str, positions: Mapping[str, Position]) -> N
 
 
 def _rows_to_delete(lake: "Lake", plan: RewindPlan) -> int:
-    """How many there are, and the view of the ranges that they are in."""
+    """How many rows are in the ranges that go."""
     from pyspark.sql import functions as f
 
-    spark = lake.spark
-    ranges = spark.createDataFrame(_ranges(plan), "topic string, partition int, start bigint")
-    ranges.createOrReplaceTempView(_RANGES)
-    return spark.table(plan.table).alias("t").join(ranges.alias("s"), f.expr(_within(plan))).count()
+    ranges = _ranges(lake.spark, plan)
+    return lake.spark.table(plan.table).alias("t").join(ranges.alias("s"), f.expr(_within(plan))).count()
 
 
 def _with_deletion(lake: "Lake", plan: RewindPlan) -> Load:
@@ -138,6 +138,7 @@ def _with_deletion(lake: "Lake", plan: RewindPlan) -> Load:
     statement = f"merge into {plan.table} t using {_RANGES} s on {_within(plan)} when matched then delete"
     try:
         with session_properties(lake.spark, properties):
+            _ranges(lake.spark, plan).createOrReplaceTempView(_RANGES)
             lake.spark.sql(statement)
     except Exception as error:
         if lake.catalog.fail_load(load_id, first_line(error)).state != COMMITTED:
@@ -150,14 +151,15 @@ def _with_deletion(lake: "Lake", plan: RewindPlan) -> Load:
     return lake.catalog.rewind(plan.table, plan.source, plan.after)
 
 
-def _ranges(plan: RewindPlan) -> list[tuple[str, int, int]]:
+def _ranges(spark: "SparkSession", plan: RewindPlan) -> "DataFrame":
     """Each partition with its first offset to go. One that the new position does not name goes from its beginning."""
     before, after = offsets_of(plan.before), offsets_of(plan.after)
-    return [
+    starts = [
         (topic, int(partition), after.get(topic, {}).get(partition, 0))
         for topic, partitions in before.items()
         for partition in partitions
     ]
+    return spark.createDataFrame(starts, "topic string, partition int, start bigint")
 
 
 def _within(plan: RewindPlan) -> str:

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 
+from headwater.lake.errors import LakeError
 from headwater.lake.shapes.arrays import array_of
 from headwater.lake.shapes.fitting import ObjectFitter, Rescue
 from headwater.lake.shapes.json_block import block_of
@@ -20,6 +21,10 @@ from headwater.lake.shapes.policies import Policies
 RESCUED_TYPE: Final = pa.map_(pa.string(), pa.string())
 AS_BASE64: Final = "base64:"
 
+LARGEST_BATCH_BYTES: Final = 5 << 28
+"""Offsets in a column of strings count up to 2 GiB. A column gets no more bytes than the records have, except for those
+that are no UTF-8: base64 takes four bytes for three."""
+
 
 def parse_json(values: pa.Array, schema: pa.Schema, policies: Policies | None = None) -> pa.RecordBatch:
     """The user's columns of a schema, `_rescued` and `_corrupt_record`: a row for each record, no error on any data.
@@ -29,8 +34,13 @@ def parse_json(values: pa.Array, schema: pa.Schema, policies: Policies | None = 
     a whole (the outermost, if any of its elements does not fit). Of a key that an object repeats the last value counts,
     and the earlier ones are rescued as `path#0`, `path#1`. A record that is not one JSON object in UTF-8 (no NaN, no
     half of a surrogate pair, not nested beyond 100) is whole in `_corrupt_record`. A null (a tombstone) gives a row of
-    nulls. `policies` are those that the schema was planned with.
+    nulls. `policies` are those that the schema was planned with. More than `LARGEST_BATCH_BYTES` are a `LakeError`.
     """
+    if values.nbytes > LARGEST_BATCH_BYTES:
+        raise LakeError(
+            f"{len(values)} records of together {values.nbytes >> 20} MiB are too large for the columns of one batch, "
+            f"which take {LARGEST_BATCH_BYTES >> 20} MiB: parse fewer at a time"
+        )
     parse = parse_quickly if COMPILED else parse_plainly
     return parse(values, user_fields(schema), policies or Policies())
 

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ from headwater.lake.datasource.file_names import format_of
 from headwater.lake.datasource.file_streams import ORIGIN_COLUMNS
 from headwater.lake.datasource.options import MANIFEST
 from headwater.lake.errors import LakeUsageError
+from headwater.lake.leftovers import new_folder, remove_folder
 from headwater.lake.shapes import Policies, Shape, merge_shapes, shape_of_arrow
 from headwater.lake.shapes.csv_text import shape_of_csv
 from headwater.lake.sources.file_changes import CHANGED, Changed, file_changes
@@ -262,8 +261,8 @@ class _Notes:
     def keep(self, manifest: Manifest) -> Path:
         """The path of a file with this manifest."""
         if self._folder is None:
-            self._folder = Path(mkdtemp(prefix="headwater-files-"))
-            weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+            self._folder, descriptor = new_folder()
+            weakref.finalize(self, remove_folder, self._folder, descriptor)
         self._kept += 1
         path = self._folder / f"{self._kept}.json"
         path.write_text(manifest.to_json(), encoding="utf-8")
