@@ -66,7 +66,9 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
     _forget_ended_spark()
     conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
-    refuse_what_comes_too_late(conf, master=settings.master, catalog=_CATALOG_URI)
+    # A Java that somebody else has started may do without this: it is only slower.
+    needed = {name: value for name, value in conf.items() if value != _ARROW_UNCHECKED}
+    refuse_what_comes_too_late(needed, master=settings.master, catalog=_CATALOG_URI)
     remove_leftovers()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
