@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -137,9 +137,9 @@ class TopicNews:
         """Records of topics do not change."""
         return ()
 
-    def shape(self, spark: "SparkSession") -> Shape:
+    def shape(self, spark: "Callable[[], SparkSession]") -> Shape:
         """Each split says what it saw; the shapes are merged here."""
-        seen = self._reader(spark).option("value", "shape").load().collect()
+        seen = self._reader(spark()).option("value", "shape").load().collect()
         return merge_shapes(Shape.from_json(row.shape) for row in seen)
 
     def read(self, spark: "SparkSession", fields: pa.Schema, policies: Policies) -> "DataFrame":
