@@ -18,6 +18,8 @@ from headwater import Admin, LocalBroker, Producer
 from headwater.lake import Lake
 from headwater.lake.java import find_java
 from headwater.lake.load.request import LoadReport
+from peers.postgresql import Postgresql
+from peers.postgresql import postgresql as postgresql
 from peers.presence import require
 from peers.processes import dies_with_parent, end
 from peers.spark import pyspark_leaves_sockets, running_lake
@@ -30,6 +32,7 @@ pytestmark = [pyspark_leaves_sockets, pytest.mark.timeout(300)]
 
 PARTITIONS = 32
 RECORDS = 96_000
+FILE_TASKS = 8
 DRIVER = 1
 _PATIENCE_S = 120.0
 
@@ -59,21 +62,23 @@ class Bench:
     def load(self, topic: str, **how: Any) -> LoadReport:
         return self.lake.load(f"topic:{topic}", into=f"shop.{topic}", bootstrap=self.broker.bootstrap, **how)
 
-    def load_and_meanwhile(self, topic: str, meanwhile: Callable[["SparkStageInfo"], None], **how: Any) -> LoadReport:
+    def load_and_meanwhile(
+        self, load: Callable[[], LoadReport], meanwhile: Callable[["SparkStageInfo"], None], *, tasks: int = PARTITIONS
+    ) -> LoadReport:
         """Does something in the middle of the second pass: some of its tasks are done, most of them are not."""
         self.wait_until(lambda: self.executors() == 2, "two executors")
         before = self.tracker.getJobIdsForGroup(None)
-        loading = in_background(partial(self.load, topic, **how))
+        loading = in_background(load)
 
         def middle() -> "SparkStageInfo | None":
             assert not loading.done(), f"it has ended too soon: {loading.result()}"
             jobs = sorted({*self.tracker.getJobIdsForGroup(None)} - {*before})
             # The first job is the first pass.
             running = [stage for job in jobs[1:2] for stage in self.stages(job)]
-            return running[0] if running and running[0].numCompletedTasks >= 4 else None
+            return running[0] if running and running[0].numCompletedTasks >= tasks // 8 else None
 
         stage = self.wait_until(middle, "a load that is half done")
-        assert (stage.numTasks, stage.numCompletedTasks < PARTITIONS) == (PARTITIONS, True)
+        assert (stage.numTasks, stage.numCompletedTasks < tasks) == (tasks, True)
         meanwhile(stage)
         return loading.result(_PATIENCE_S)
 
@@ -140,7 +145,7 @@ def catalog_process(warehouse: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
 
 def test_a_load_ends_right_when_a_worker_dies_in_the_middle(bench: Bench) -> None:
     bench.produce("killed")
-    report = bench.load_and_meanwhile("killed", bench.kill_a_worker)
+    report = bench.load_and_meanwhile(partial(bench.load, "killed"), bench.kill_a_worker)
     assert (report.counts.rows, report.counts.rescued, report.counts.corrupt) == (RECORDS, 0, 0)
     assert report.attempts == 1
     whole = (RECORDS, RECORDS, sum(range(RECORDS)), sum(number % 1000 / 4 for number in range(RECORDS)))
@@ -153,7 +158,7 @@ def test_a_load_ends_right_when_a_worker_dies_in_the_middle(bench: Bench) -> Non
 def test_what_a_dead_worker_had_made_for_others_is_made_again_and_counted_once(bench: Bench) -> None:
     keys = RECORDS // 2
     bench.produce("merged", keys=keys)
-    report = bench.load_and_meanwhile("merged", bench.kill_a_worker, mode="upsert")
+    report = bench.load_and_meanwhile(partial(bench.load, "merged", mode="upsert"), bench.kill_a_worker)
     newest = range(keys, RECORDS)
     assert bench.row("select count(*), count(distinct key), sum(id) from shop.merged") == (keys, keys, sum(newest))
     assert (report.counts.rows, report.counts.rescued, report.counts.corrupt) == (RECORDS, 0, 0)
@@ -170,5 +175,69 @@ def test_only_the_driver_needs_the_catalog(bench: Bench) -> None:
         finally:
             bench.catalog.send_signal(signal.SIGCONT)
 
-    assert bench.load_and_meanwhile("alone", without_catalog).counts.rows == RECORDS
+    assert bench.load_and_meanwhile(partial(bench.load, "alone"), without_catalog).counts.rows == RECORDS
     assert bench.row("select count(*), sum(id) from shop.alone") == (RECORDS, sum(range(RECORDS)))
+
+
+def test_files_are_loaded_once_when_a_worker_dies_in_the_middle(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One large file, of which each task has a piece."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.setattr("headwater.lake.sources.files.mkdtemp", lambda prefix: str(notes))
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    with (incoming / "orders.json").open("w") as file:
+        for number in range(RECORDS):
+            record = {"id": number, "price": number % 1000 / 4, "words": f"order {number} " * 6}
+            file.write(json.dumps(record) + "\n")
+
+    def load() -> LoadReport:
+        return bench.lake.load(f"files:{incoming}", into="shop.pieces", partition_by=())
+
+    def kill_a_worker(_: object) -> None:
+        # What is to be read is written down on the driver's machine, where no other may look.
+        assert list(notes.iterdir())
+        notes.rename(tmp_path / "gone")
+        bench.kill_a_worker()
+
+    report = bench.load_and_meanwhile(load, kill_a_worker, tasks=FILE_TASKS)
+    assert (report.counts.rows, report.counts.rescued, report.counts.corrupt) == (RECORDS, 0, 0)
+    assert report.attempts == 1
+    (tmp_path / "gone").rename(notes)
+    whole = (RECORDS, RECORDS, sum(range(RECORDS)), sum(number % 1000 / 4 for number in range(RECORDS)))
+    statement = "select count(*), count(distinct id), sum(id), sum(price) from shop.pieces"
+    assert bench.row(statement) == whole
+    assert load().load_id is None
+
+
+def test_csv_files_are_shared_among_the_workers(bench: Bench, tmp_path: Path) -> None:
+    for part in range(8):
+        rows = "".join(f"{number},{number / 4},2026-01-{part + 1:02}\n" for number in range(part, RECORDS, 8))
+        (tmp_path / f"part-{part}.csv").write_text(f"id,price,day\n{rows}")
+    report = bench.lake.load(f"files:{tmp_path}", into="shop.parts", partition_by=())
+    assert (report.counts.rows, report.counts.rescued, report.counts.corrupt) == (RECORDS, 0, 0)
+    statement = "select count(*), count(distinct id), sum(id), sum(price), count(distinct day) from shop.parts"
+    whole = sum(range(RECORDS))
+    assert bench.row(statement) == (RECORDS, RECORDS, whole, whole / 4, 8)
+
+
+def test_a_table_of_a_database_is_read_by_the_workers(bench: Bench, postgresql: Postgresql) -> None:
+    database = postgresql.new_database()
+    source = postgresql.jdbc(database, "orders")
+    statement = "select count(*), count(distinct id), sum(id), sum(price) from shop.tables"
+    with postgresql.connect(database) as connection:
+        connection.execute("create table orders (id serial primary key, price numeric(10, 2))")
+        connection.execute(f"insert into orders (price) select i / 4.0 from generate_series(1, {RECORDS}) i")
+        assert bench.lake.load(source, into="shop.tables").counts.rows == RECORDS
+        # The driver has no core of its own: as many pieces as there are workers.
+        assert bench.row("select count(*) from shop.tables.files") == (2,)
+        (wanted,) = connection.execute(
+            "select count(*), count(distinct id), sum(id), sum(price) from orders"
+        ).fetchall()
+        assert bench.row(statement) == wanted
+        assert bench.lake.load(source, into="shop.tables").load_id is None
+        connection.execute("insert into orders (price) values (7)")
+    assert bench.lake.load(source, into="shop.tables").counts.rows == 1
+    assert bench.row(statement) == (RECORDS + 1, RECORDS + 1, wanted[2] + RECORDS + 1, wanted[3] + 7)

@@ -6,6 +6,7 @@ was committed, and if not, begins anew from the position that is there now: anot
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,8 +136,13 @@ class LoadJob:
             return SchemaPlan(schema=self.source.fixed, changes=())
         self.tell(f"inferring the schema of {news.words}")
         try:
-            with watched(self.spark(), self.watch):
-                shape = news.shape(self.spark())
+            with ExitStack() as until_known:
+
+                def started_and_watched() -> "SparkSession":
+                    until_known.enter_context(watched(self.spark(), self.watch))
+                    return self.spark()
+
+                shape = news.shape(started_and_watched)
         except LakeError:
             raise
         except Exception as error:

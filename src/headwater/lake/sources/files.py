@@ -196,7 +196,7 @@ class FilesNews:
         """The paths whose rows of earlier loads go."""
         return self.changed if self.source.changed == "replace" else ()
 
-    def shape(self, spark: "SparkSession") -> Shape:
+    def shape(self, spark: "Callable[[], SparkSession]") -> Shape:
         """Each split says what it saw, or the footers do; the folders add their keys."""
         return with_path_keys(self._shape_of_data(spark), [file.keys for file in self.manifest().files])
 
@@ -231,14 +231,14 @@ class FilesNews:
         ]
         return Manifest(format=self.format, files=files, store=self.source.place.store, csv=self.source.csv)
 
-    def _shape_of_data(self, spark: "SparkSession") -> Shape:
+    def _shape_of_data(self, spark: "Callable[[], SparkSession]") -> Shape:
         if self.format in _FIXED:
             return shape_of_arrow(_FIXED[self.format])
         if self.format == "parquet":
             from headwater.lake.sources.parquet_files import shape_of_parquet
 
             return shape_of_parquet(self.manifest())
-        seen = self._reader(spark, self.manifest()).option("value", "shape").load().collect()
+        seen = self._reader(spark(), self.manifest()).option("value", "shape").load().collect()
         return merge_shapes(Shape.from_json(row.shape) for row in seen)
 
     def _reader(self, spark: "SparkSession", manifest: Manifest) -> "DataFrameReader":

@@ -183,7 +183,7 @@ class JdbcNews:
         """Rows of a database come from no file."""
         return ()
 
-    def shape(self, spark: "SparkSession") -> Shape:
+    def shape(self, spark: "Callable[[], SparkSession]") -> Shape:
         """The database has said it: no row is read."""
         return shape_of_arrow(schema_of(self.columns))
 

@@ -1,6 +1,6 @@
 """What a load asks of a source: what is new behind a position, what shape it has, and its rows under a schema."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -35,8 +35,8 @@ class News(Protocol):
     def replaced(self) -> Sequence[str]:
         """Paths of files whose rows of earlier loads go, in the commit in which these come."""
 
-    def shape(self, spark: "SparkSession") -> Shape:
-        """The first pass: what the records look like."""
+    def shape(self, spark: "Callable[[], SparkSession]") -> Shape:
+        """The first pass: what the records look like. Spark is there for those who must read them to know."""
 
     def read(self, spark: "SparkSession", fields: pa.Schema, policies: Policies) -> "DataFrame":
         """The second pass: the records as rows of exactly these fields, which were planned with these policies."""

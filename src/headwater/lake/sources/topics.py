@@ -6,7 +6,7 @@ are of. Old brokers have no ids, and a rewind keeps none: then whatever topic be
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -167,9 +167,9 @@ class TopicNews:
         """Records of topics do not change."""
         return ()
 
-    def shape(self, spark: "SparkSession") -> Shape:
+    def shape(self, spark: "Callable[[], SparkSession]") -> Shape:
         """Each split says what it saw; the shapes are merged here."""
-        seen = self._reader(spark).option("value", "shape").load().collect()
+        seen = self._reader(spark()).option("value", "shape").load().collect()
         return merge_shapes(Shape.from_json(row.shape) for row in seen)
 
     def read(self, spark: "SparkSession", fields: pa.Schema, policies: Policies) -> "DataFrame":

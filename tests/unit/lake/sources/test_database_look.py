@@ -86,6 +86,17 @@ def test_nothing_new_is_told_without_spark_and_without_a_snapshot(shop: Shop, tr
     assert shop.connections() == 0
 
 
+def test_a_plan_needs_no_spark_for_the_database_says_its_types(shop: Shop) -> None:
+    report = shop.lake.load(shop.url, into="shop.planned", plan_only=True)
+    assert report.news == "3 rows of public.orders"
+    assert report.plan is not None
+    assert [(field.name, str(field.type)) for field in report.plan.schema] == [
+        ("id", "int32"),
+        ("at", "timestamp[us, tz=UTC]"),
+    ]
+    assert shop.lake.catalog.table_state("shop.planned") is None
+
+
 def test_rounds_over_an_idle_database_start_no_spark_and_hold_no_connection(shop: Shop) -> None:
     for track, options in HOW.items():
         shop.load_all(f"idle.{track}", options)
