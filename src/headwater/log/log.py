@@ -14,6 +14,7 @@ from bisect import bisect_right
 from uuid import UUID
 
 from headwater.config import TopicConfig
+from headwater.log.cutting import Cutting
 from headwater.log.filesystem import FileSystem
 from headwater.log.folder_changes import FolderChanges
 from headwater.log.folder_names import doomed_folder
@@ -22,8 +23,8 @@ from headwater.log.log_types import EMPTY_SLICE, ActiveProducer, AppendInfo, Log
 from headwater.log.moving.relocation import Relocation
 from headwater.log.open_files import OpenFiles
 from headwater.log.producer_snapshots import ProducerSnapshots
-from headwater.log.producer_state import NO_OFFSET, Markers, ProducerStates, RememberedBatch, read_markers
-from headwater.log.recovery import HOLES_ANYWHERE, LoadedLog, load_log, replay_producers
+from headwater.log.producer_state import Markers, ProducerStates, RememberedBatch, read_markers
+from headwater.log.recovery import HOLES_ANYWHERE, LoadedLog, load_log
 from headwater.log.rolling import Rolling, new_jitter_ms
 from headwater.log.segment import LARGEST_RELATIVE_OFFSET, Segment, TimestampOffset
 from headwater.log.segment_row import SegmentRow
@@ -49,6 +50,7 @@ class Log:
         "_changes",
         "_closed",
         "_config",
+        "_cutting",
         "_flush_lock",
         "_flush_messages",
         "_index_limit",
@@ -111,6 +113,14 @@ class Log:
             files,
             loaded.path,
             row=self._row,
+            producers=loaded.producers,
+            snapshots=loaded.snapshots,
+            changes=self._changes,
+        )
+        self._cutting = Cutting(
+            self.fs,
+            row=self._row,
+            rolling=self._rolling,
             producers=loaded.producers,
             snapshots=loaded.snapshots,
             changes=self._changes,
@@ -422,12 +432,7 @@ class Log:
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
         """Whether a producer, in this epoch if one is given, has a transaction open here."""
-        entry = self._producers.entries.get(producer_id)
-        return (
-            entry is not None
-            and entry.txn_first_offset != NO_OFFSET
-            and (producer_epoch is None or entry.epoch == producer_epoch)
-        )
+        return self._producers.has_open_transaction(producer_id, producer_epoch)
 
     def knows_producer(self, producer_id: int) -> bool:
         """Whether a producer wrote here before and is not forgotten."""
@@ -454,17 +459,13 @@ class Log:
         with self._flush_lock:
             self.recovery_point = min(self.recovery_point, offset)
             self.cleaned_until = min(self.cleaned_until, offset)
-            beyond = len(self._row.bases) - bisect_right(self._row.bases, offset)
-            self._changes.drop(self._row.drop_from_end(beyond))
-            # New records may end just where an old one began: what is cut must not come back with the power, and the
-            # dropped segments not behind a shorter one.
-            self.fs.sync_dir(self.path)
-            self._row.active.truncate_to(offset, now_ms)
-            self._row.active.flush()
+            self._cutting.cut_end(self.path, offset, now_ms)
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self.leader_epochs.truncate_from_end(offset)
-        self._reload_producers(now_ms)
+        self._cutting.reload_producers(
+            self.log_start_offset, self.log_end_offset, now_ms=now_ms, expiration_ms=self.producer_id_expiration_ms
+        )
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
@@ -473,15 +474,9 @@ class Log:
         with self._flush_lock:
             self.recovery_point = min(self.recovery_point, offset)
             self.cleaned_until = min(self.cleaned_until, offset)
-            # The files of a segment with the same base offset have to go before those of the new one can be made.
-            self._changes.drop(self._row.segments[::-1])
-            new = self._rolling.new_segment(offset, now_ms, self._config)
-            self._row.drop_from_end(len(self._row.segments), then=new)
-            self.fs.sync_dir(self.path)
+            self._cutting.start_anew(self.path, offset, now_ms, self._config)
             self.leader_epochs.clear()
-            self._producers.clear()
-            for snapshot in list(self._snapshots.offsets):
-                self._snapshots.remove(snapshot)
+            self._cutting.forget_producers()
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
 
     def delete_records_before(self, offset: int) -> int:
@@ -542,18 +537,6 @@ class Log:
     def take_deleted_files(self) -> list[str]:
         """The files of segments dropped since the last call, for whoever unlinks them when their time has come."""
         return self._changes.take_deleted_files()
-
-    def _reload_producers(self, now_ms: int) -> None:
-        self._snapshots.keep_within(self.log_start_offset, self.log_end_offset)
-        replay_producers(
-            self._producers,
-            self._snapshots,
-            self._row.segments,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            expiration_ms=self.producer_id_expiration_ms,
-        )
 
     def flush(self, up_to: int | None = None) -> None:
         """Bring the log to the device up to an offset, by default its end, and move the recovery point there.

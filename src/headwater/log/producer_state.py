@@ -153,6 +153,15 @@ class ProducerStates:
         begun = sorted((e.txn_first_offset, e.producer_id) for e in entries if e.txn_first_offset != NO_OFFSET)
         self.ongoing = dict(begun)
 
+    def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether a producer, in this epoch if one is given, has a transaction open."""
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.txn_first_offset != NO_OFFSET
+            and (producer_epoch is None or entry.epoch == producer_epoch)
+        )
+
     def active(self) -> list[ActiveProducer]:
         """All producers, as DescribeProducers shows them."""
         return [
