@@ -13,6 +13,7 @@ import uvicorn
 
 from headwater.catalog.databases import database_url
 from headwater.catalog.metadata_files import local_path
+from headwater.catalog.object_stores import S3Place, StoreAddressError, is_s3
 from headwater.catalog.rest import catalog_app
 from headwater.catalog.tables import LakeCatalog
 
@@ -89,20 +90,34 @@ def serve(
 
 
 def open_catalog(database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> LakeCatalog:
-    """The catalog of a database and a warehouse, each a path or a URL."""
+    """The catalog of a database and a warehouse, each a path or a URL; ValueError for what cannot be used."""
     dies_at = os.environ.get(_DIES_AT)
     if at is None and dies_at:
         at = die_at(dies_at)
     place = warehouse_url(warehouse)
-    if at is None:
-        return LakeCatalog(database=database_url(database), warehouse=place)
-    return LakeCatalog(database=database_url(database), warehouse=place, at=at)
+    io = S3Place.parse(warehouse).iceberg() if is_s3(warehouse) else {}
+    return LakeCatalog(database=database_url(database), warehouse=place, at=at, **io)
 
 
 def warehouse_url(warehouse: str) -> str:
-    """The URL of a warehouse: a folder of this machine becomes absolute, an object store's stays as it is."""
-    if "://" in warehouse or warehouse.startswith("file:"):
+    """The URL of a warehouse: a folder of this machine becomes absolute, an object store's loses its settings.
+
+    >>> warehouse_url("s3://bucket/lake?region=eu-west-1")
+    's3://bucket/lake'
+    """
+    if is_s3(warehouse):
+        place = S3Place.parse(warehouse)
+        if place.user:
+            raise StoreAddressError(
+                f"the warehouse {place.url} is named with its keys: leave them to AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, a profile or a role"
+            )
+        return place.url
+    if warehouse.startswith("file:"):
         return warehouse.rstrip("/")
+    scheme, separator, _ = warehouse.partition("://")
+    if separator:
+        raise StoreAddressError(f"a warehouse is a folder or an S3 store (s3://BUCKET/FOLDER), not {scheme}://…")
     return f"file://{Path(warehouse).expanduser().absolute()}"
 
 
@@ -110,7 +125,10 @@ def default_database(warehouse: str) -> str:
     """The catalog's database when none is named: a file in the warehouse, which must be a folder then."""
     path = local_path(warehouse_url(warehouse))
     if path is None:
-        raise ValueError(f"the catalog of {warehouse} needs a database: name a SQLite file or a postgresql:// URL")
+        raise ValueError(
+            f"the catalog of {warehouse_url(warehouse)} needs a database: name a SQLite file or a postgresql:// URL "
+            "with --catalog (--database, where it is served)"
+        )
     return f"{path}/{_DATABASE}"
 
 

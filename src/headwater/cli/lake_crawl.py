@@ -1,7 +1,8 @@
 """`headwater lake crawl`: look at a folder, a cluster or a database, and propose a lake.toml."""
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,12 +12,16 @@ from headwater.cli.output import counted, fail, print_json
 if TYPE_CHECKING:
     from headwater.lake.crawling.proposals import Crawl
 
+_USER: Final = re.compile(r"//[^/]*@")
+
 
 def crawl(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|JDBC-URL|HOST:PORT", help="A folder, a PostgreSQL database or a broker.", show_default=False
+            metavar="DIR|URL|HOST:PORT",
+            help="A folder (also s3://…), a PostgreSQL database (jdbc:…) or a broker.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -31,7 +36,8 @@ def crawl(
     if out is not None and out.exists() and not force:
         fail(f"{out} is there already: name another file, or write over it with --force")
     with lake_progress() as shown:
-        shown.tell(f"looking at {place.partition('?')[0]}")
+        # The user in front of a host, and what follows a question mark, may be secrets.
+        shown.tell(f"looking at {_USER.sub('//', place.partition('?')[0])}")
         found = _crawled(place)
     text = _lake_toml(found)
     if out is not None:

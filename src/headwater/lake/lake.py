@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
-from headwater.catalog.server import EmbeddedCatalog, default_database, warehouse_url
+from headwater.catalog.object_stores import WAREHOUSE, environment_properties, is_s3
+from headwater.catalog.server import EmbeddedCatalog, default_database
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
 from headwater.lake.load.job import LoadJob
@@ -24,11 +25,13 @@ from headwater.lake.operations.running import JobResult, run_once
 from headwater.lake.operations.status import StatusQuestion, TableStatus, lake_status
 from headwater.lake.progress import Watch
 from headwater.lake.shapes import Policies
+from headwater.lake.sources.files import FilesSource
 from headwater.lake.sources.jdbc import JdbcSource
+from headwater.lake.sources.listing import store_settings
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, spark_log, start_spark
+from headwater.lake.spark import SparkCatalog, SparkSettings, give_interrupts_back, has_ended, spark_log, start_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 class Lake:
     """A warehouse, its catalog, and a Spark that starts when it is needed.
 
-    `warehouse` is a folder or the URL of an object store; `catalog` is the URL of a catalog server or of a database
+    `warehouse` is a folder or the URL of a place in S3; `catalog` is the URL of a catalog server or of a database
     (SQLite, PostgreSQL) over which one runs inside this process: a file in the warehouse unless told otherwise.
     """
 
@@ -65,14 +68,12 @@ class Lake:
         self._embedded: EmbeddedCatalog | None = None
         if catalog is not None and catalog.startswith(("http://", "https://")):
             self.uri = catalog
+            # The catalog tells how it reaches the files; from here they may be reached otherwise.
+            self._file_properties = environment_properties()
         else:
-            place = warehouse_url(str(warehouse))
-            try:
-                self._embedded = EmbeddedCatalog(catalog or default_database(place), place)
-            except ValueError as error:
-                raise LakeUsageError(f"{error}, with --catalog") from None
-            self._embedded.__enter__()
+            self._embedded = _embedded(str(warehouse), catalog)
             self.uri = self._embedded.uri
+            self._file_properties = {}
         self.catalog = CatalogClient(self.uri, token=token)
 
     def __enter__(self) -> Self:
@@ -103,9 +104,14 @@ class Lake:
         with self._starting:
             if self._session is None:
                 self._tell("starting Spark")
-                self._session = start_spark(self._settings, catalog_uri=self.uri, token=self._token)
+                self._session = start_spark(self._settings, self._spark_catalog())
         self.check_spark()
         return self._session
+
+    def _spark_catalog(self) -> SparkCatalog:
+        on_s3 = is_s3(self.catalog.settings().get(WAREHOUSE, ""))
+        properties = self._file_properties if on_s3 else {}
+        return SparkCatalog(uri=self.uri, token=self._token, on_s3=on_s3, properties=properties)
 
     def check_spark(self) -> None:
         """A LakeError when Spark was started and its process is gone; another lake starts another one."""
@@ -124,7 +130,7 @@ class Lake:
             from pyiceberg.catalog.rest import RestCatalog
 
             token = {} if self._token is None else {"token": self._token}
-            self._iceberg = RestCatalog("lake", uri=self.uri, **token)
+            self._iceberg = RestCatalog("lake", uri=self.uri, **token, **self._file_properties)
         return self._iceberg
 
     def load(
@@ -144,7 +150,7 @@ class Lake:
             spark=lambda: self.spark,
             source=found,
             request=with_key(LoadRequest(table=checked_table(into), **how), found),
-            details=Reach.without_secrets(bootstrap, source_options or {}).details,
+            details=Reach.without_secrets(bootstrap, {**_told(found), **(source_options or {})}).details,
             tell=self._tell,
             watch=self._watch,
         )
@@ -232,6 +238,18 @@ class Lake:
     def sql(self, statement: str) -> "pa.Table":
         """The answer of a statement, as Arrow."""
         return self.spark.sql(statement).toArrow()
+
+
+def _embedded(warehouse: str, database: str | None) -> EmbeddedCatalog:
+    try:
+        return EmbeddedCatalog(database or default_database(warehouse), warehouse).__enter__()
+    except ValueError as error:
+        raise LakeUsageError(str(error)) from None
+
+
+def _told(source: Source) -> Mapping[str, str]:
+    """What the name of a source says of how it is reached: the ledger has the name without."""
+    return store_settings(source.place) if isinstance(source, FilesSource) else {}
 
 
 def checked_table(name: str) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.lake.errors import LakeError
-from headwater.lake.jars import ICEBERG, Coordinates, jars
+from headwater.lake.jars import ICEBERG, ICEBERG_AWS, Coordinates, jars
 from headwater.lake.java import java_home, require_java
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ CATALOG: Final = "lake"
 """What the lake is called in Spark's SQL: `select * from lake.db.table`; it is the default, so `db.table` will do."""
 
 LOOPBACK: Final = "127.0.0.1"
+
+_S3_CLASS: Final = "software.amazon.awssdk.services.s3.S3Client"
+_S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+"""Java and the workers of Python look for keys in the environment that Java was started with."""
 
 _SENT_AWAY: Final = re.compile(r"Application has been killed\. Reason: (.+)")
 
@@ -44,7 +48,17 @@ class SparkSettings:
         return self.master.startswith("local")
 
 
-def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None = None) -> "SparkSession":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCatalog:
+    """The catalog that a session has, and what it says beside what the catalog itself tells of its files."""
+
+    uri: str
+    token: str | None = None
+    on_s3: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_spark(settings: SparkSettings, catalog: SparkCatalog) -> "SparkSession":
     """A session with the lake's catalog as its default; what Spark has to say goes into a file that errors name."""
     java = require_java()
     os.environ.setdefault("JAVA_HOME", str(java_home(java)))
@@ -58,9 +72,11 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except ImportError:
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
     _forget_ended_spark()
+    if catalog.on_s3:
+        _check_java_for_s3()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
-    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
+    conf = {**_defaults(settings, catalog), **settings.conf}
     builder = SparkSession.builder.master(settings.master).appName("headwater lake")
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -96,14 +112,35 @@ def why_not_started(error: BaseException, log: str) -> str:
     return first_line(error) if told is None else told[1].rstrip(" .!")
 
 
-def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> dict[str, str]:
+def _check_java_for_s3() -> None:
+    """A LakeError where Java runs since before S3 was thought of, for another lake: it cannot be told any more."""
+    from pyspark import SparkContext
+
+    java: Any = SparkContext._jvm
+    if java is None:
+        return
+    begun_without = [name for name in _S3_KEYS if java.System.getenv(name) != os.environ.get(name)]
+    try:
+        java.Thread.currentThread().getContextClassLoader().loadClass(_S3_CLASS)
+    except Exception:
+        begun_without.append(ICEBERG_AWS.file_name)
+    if begun_without:
+        raise LakeError(
+            f"this process has a Spark that was started for another lake, without {' and '.join(begun_without)}: "
+            "open the lake in S3 before others, or in a process of its own"
+        )
+
+
+def _defaults(settings: SparkSettings, catalog: SparkCatalog) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{CATALOG}"
+    wanted = (ICEBERG, *((ICEBERG_AWS,) if catalog.on_s3 else ()), *settings.more_jars)
     conf = {
-        "spark.jars": ",".join(str(jar) for jar in jars((ICEBERG, *settings.more_jars))),
+        "spark.jars": ",".join(str(jar) for jar in jars(dict.fromkeys(wanted))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
-        f"{prefix}.uri": catalog_uri,
+        f"{prefix}.uri": catalog.uri,
+        **{f"{prefix}.{name}": value for name, value in catalog.properties.items()},
         # A cached table would hide what another writer has committed, and with it the position.
         f"{prefix}.cache-enabled": "false",
         "spark.sql.defaultCatalog": CATALOG,
@@ -119,8 +156,8 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
         "spark.log.level": "ERROR",
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     }
-    if token is not None:
-        conf[f"{prefix}.token"] = token
+    if catalog.token is not None:
+        conf[f"{prefix}.token"] = catalog.token
     if settings.embedded:
         cores = str(os.cpu_count() or 1)
         conf |= {
