@@ -1,18 +1,15 @@
 """`headwater lake crawl`: look at a folder, a cluster or a database, and propose a lake.toml."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwater.cli.options import Json
-from headwater.cli.output import counted, fail, print_json
+from headwater.cli.output import counted, fail, print_json, without_user
 
 if TYPE_CHECKING:
     from headwater.lake.crawling.proposals import Crawl
-
-_USER: Final = re.compile(r"//[^/]*@")
 
 
 def crawl(
@@ -36,8 +33,7 @@ def crawl(
     if out is not None and out.exists() and not force:
         fail(f"{out} is there already: name another file, or write over it with --force")
     with lake_progress() as shown:
-        # The user in front of a host, and what follows a question mark, may be secrets.
-        shown.tell(f"looking at {_USER.sub('//', place.partition('?')[0])}")
+        shown.tell(f"looking at {without_user(place.partition('?')[0])}")
         found = _crawled(place)
     text = _lake_toml(found)
     if out is not None:
