@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
 
 from headwater.lake.errors import LakeError  # noqa: E402
-from headwater.lake.jars import ICEBERG, POSTGRESQL, jar_folder, jars  # noqa: E402
+from headwater.lake.jars import ICEBERG, ICEBERG_AWS, POSTGRESQL, jar_folder, jars  # noqa: E402
 from headwater.lake.java import OLDEST_VERSION, find_java  # noqa: E402
 from lake_jobs import CONNECTOR  # noqa: E402
 from peers.apache import JARS_COMPLETE, KAFKA_LIBS, KAFKA_VERSION  # noqa: E402
@@ -122,12 +122,12 @@ def get_postgresql() -> None:
 
 
 def get_lake_jars() -> None:
-    """Iceberg for Spark, the JDBC driver of PostgreSQL, and Spark's own Kafka connector to compare with."""
-    wanted = (ICEBERG, POSTGRESQL, *CONNECTOR)
+    """Iceberg for Spark, also in S3, the JDBC driver of PostgreSQL, and Spark's own Kafka connector to compare with."""
+    wanted = (ICEBERG, ICEBERG_AWS, POSTGRESQL, *CONNECTOR)
     absent = [jar for jar in wanted if not (jar_folder() / jar.file_name).exists()]
     if not absent:
         return
-    print(f"get_peers: fetching {' and '.join(map(str, absent))} (once, about 50 MB)", file=sys.stderr)
+    print(f"get_peers: fetching {' and '.join(map(str, absent))} (once, about 130 MB)", file=sys.stderr)
     try:
         jars(wanted)
     except LakeError as error:

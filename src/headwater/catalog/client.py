@@ -204,6 +204,11 @@ class CatalogClient:
         request = {"table": table, "source": source, "position": position, "load_id": uuid.uuid4().hex}
         return load_from_json(self._post("/rewind", request))
 
+    def settings(self) -> dict[str, str]:
+        """What the catalog tells every client of Iceberg: where the tables lie, and how their files are reached."""
+        found: dict[str, str] = self._get(f"{self.uri.rstrip('/')}/v1/config")["defaults"]
+        return found
+
     def _get(self, path: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
         answer: dict[str, Any] = self._send("GET", path, params=given).json()

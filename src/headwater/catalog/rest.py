@@ -30,7 +30,7 @@ def catalog_app(catalog: LakeCatalog) -> FastAPI:
     app = FastAPI(title="headwater catalog", docs_url=None, redoc_url=None, openapi_url=None)
     answer_errors(app)
     routes = APIRouter(prefix="/v1")
-    _configuration(routes)
+    _configuration(routes, catalog)
     _namespaces(routes, catalog)
     _tables(routes, catalog)
     _commits(routes, catalog)
@@ -40,11 +40,11 @@ def catalog_app(catalog: LakeCatalog) -> FastAPI:
     return app
 
 
-def _configuration(routes: APIRouter) -> None:
+def _configuration(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/config")
     def configuration() -> dict[str, Any]:
         return {
-            "defaults": {},
+            "defaults": catalog.for_clients,
             "overrides": {},
             "idempotency-key-lifetime": IDEMPOTENCY_KEY_LIFETIME,
             "endpoints": [

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import uvicorn
 
 from headwater.catalog.databases import database_url
+from headwater.catalog.object_stores import S3Place, is_s3
 from headwater.catalog.places import warehouse_url
 from headwater.catalog.rest import catalog_app
 from headwater.catalog.tables import LakeCatalog
@@ -87,14 +88,13 @@ def serve(
 
 
 def open_catalog(database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> LakeCatalog:
-    """The catalog of a database and a warehouse, each a path or a URL."""
+    """The catalog of a database and a warehouse, each a path or a URL; ValueError for what cannot be used."""
     dies_at = os.environ.get(_DIES_AT)
     if at is None and dies_at:
         at = die_at(dies_at)
     place = warehouse_url(warehouse)
-    if at is None:
-        return LakeCatalog(database=database_url(database), warehouse=place)
-    return LakeCatalog(database=database_url(database), warehouse=place, at=at)
+    io = S3Place.parse(warehouse).iceberg() if is_s3(warehouse) else {}
+    return LakeCatalog(database=database_url(database), warehouse=place, at=at, **io)
 
 
 def die_at(armed: str) -> Callable[[str], None]:

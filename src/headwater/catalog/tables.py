@@ -32,6 +32,7 @@ from headwater.catalog import ledger
 from headwater.catalog.commits import Absent, AlreadyThere, Conflict, Decision, Refusal, Swap, decide, loads_named
 from headwater.catalog.metadata_files import MetadataFiles, StoredTable
 from headwater.catalog.namespaces import Name, NamespaceCatalog, now_ms
+from headwater.catalog.object_stores import WAREHOUSE
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, empty_metadata, validated
 
 CATALOG_NAME: Final = "headwater"
@@ -74,10 +75,12 @@ def _no_death(_point: str) -> None:
 class LakeCatalog(NamespaceCatalog):
     """The catalog of one warehouse."""
 
-    def __init__(self, *, database: str, warehouse: str, at: Callable[[str], None] = _no_death, **io: str) -> None:
-        self._at = at
+    def __init__(self, *, database: str, warehouse: str, at: Callable[[str], None] | None = None, **io: str) -> None:
+        self._at = at or _no_death
         super().__init__(CATALOG_NAME, uri=database, warehouse=warehouse, **io)
         self.files = MetadataFiles({"warehouse": warehouse, **io})
+        self.for_clients = {WAREHOUSE: warehouse, **io}
+        """What clients are told, so that they reach the tables' files as the catalog does. No secrets."""
 
     def find(self, name: Name) -> StoredTable | None:
         """A table as it is now; None when there is none."""

@@ -8,7 +8,7 @@ import typer
 from headwater.cli.apps import new_app
 from headwater.cli.lake_options import DEFAULT_WAREHOUSE, Warehouse
 from headwater.cli.options import Json
-from headwater.cli.output import fail
+from headwater.cli.output import fail, without_user
 
 app = new_app("The lake's catalog: an Iceberg REST service whose commits are exactly once.")
 
@@ -58,7 +58,8 @@ def serve(
     except OSError as error:
         fail(f"cannot listen on {listen}: {error.strerror or error}; choose another address with --listen")
     except SQLAlchemyError as error:
-        fail(f"cannot use the database {database or default_database(warehouse)}: {str(error).splitlines()[0]}")
+        place = without_user(database or default_database(warehouse))
+        fail(f"cannot use the database {place}: {str(error).splitlines()[0]}")
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -135,16 +135,20 @@ def sql(
 
 
 @app.command()
-def setup() -> None:
+def setup(
+    with_s3: Annotated[
+        bool, typer.Option("--s3", help="Also the jar for warehouses in S3 (69 MB), which the first load would get.")
+    ] = False,
+) -> None:
     """Put in place what the lake needs beside Python: Java, and the jars of Iceberg and PostgreSQL."""
     from headwater.lake.errors import LakeError
-    from headwater.lake.jars import ICEBERG, POSTGRESQL, jars
+    from headwater.lake.jars import ICEBERG, ICEBERG_AWS, POSTGRESQL, jars
     from headwater.lake.java import install_java, java_version
 
     try:
         java = install_java()
         print(f"Java {java_version(java)}: {java}")
-        for jar in jars((ICEBERG, POSTGRESQL)):
+        for jar in jars((ICEBERG, POSTGRESQL, *((ICEBERG_AWS,) if with_s3 else ()))):
             print(f"jar: {jar}")
     except LakeError as error:
         fail(str(error))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.options import Json
-from headwater.cli.output import counted, fail, print_json
+from headwater.cli.output import counted, fail, print_json, without_user
 
 if TYPE_CHECKING:
     from headwater.lake.crawling.proposals import Crawl
@@ -16,7 +16,9 @@ def crawl(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|JDBC-URL|HOST:PORT", help="A folder, a PostgreSQL database or a broker.", show_default=False
+            metavar="DIR|URL|HOST:PORT",
+            help="A folder (also s3://…), a PostgreSQL database (jdbc:…) or a broker.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -31,7 +33,7 @@ def crawl(
     if out is not None and out.exists() and not force:
         fail(f"{out} is there already: name another file, or write over it with --force")
     with lake_progress() as shown:
-        shown.tell(f"looking at {place.partition('?')[0]}")
+        shown.tell(f"looking at {without_user(place.partition('?')[0])}")
         found = _crawled(place)
     text = _lake_toml(found)
     if out is not None:

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 CLIENT_ID: Final = "headwater-cli"
 _STACKED_WIDTH: Final = 8
+_USER: Final = re.compile(r"//[^/]*@")
 
 
 def with_client(bootstrap: str, operation: "Callable[[Client], Awaitable[T]]") -> T:
@@ -63,6 +64,15 @@ def fail(message: str) -> NoReturn:
     """Says on stderr what went wrong and ends the command with exit code 1."""
     complain(message)
     raise typer.Exit(1)
+
+
+def without_user(url: str) -> str:
+    """A URL as it may be shown: without a name and a password in front of its host.
+
+    >>> without_user("postgresql://me:secret@db.example/lake")
+    'postgresql://db.example/lake'
+    """
+    return _USER.sub("//", url)
 
 
 def print_json(value: object) -> None:

@@ -35,6 +35,8 @@ class Coordinates:
 
 
 ICEBERG: Final = Coordinates("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
+ICEBERG_AWS: Final = Coordinates("org.apache.iceberg", "iceberg-aws-bundle", ICEBERG.version)
+"""What Iceberg needs to speak to S3, AWS's library with it; wanted only where the warehouse lies there."""
 POSTGRESQL: Final = Coordinates("org.postgresql", "postgresql", "42.7.7")
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
+from headwater.catalog.object_stores import WAREHOUSE, environment_properties, is_s3
 from headwater.catalog.places import default_database, is_there, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
 from headwater.lake.jobs import Job
@@ -25,11 +26,13 @@ from headwater.lake.operations.running import JobResult, run_once
 from headwater.lake.operations.status import StatusQuestion, TableStatus, lake_status
 from headwater.lake.progress import Watch
 from headwater.lake.shapes import Policies
+from headwater.lake.sources.files import FilesSource
 from headwater.lake.sources.jdbc import JdbcSource
+from headwater.lake.sources.listing import store_settings
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkSettings, give_interrupts_back, has_ended, start_spark
+from headwater.lake.spark import SparkCatalog, SparkSettings, give_interrupts_back, has_ended, start_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 class Lake:
     """A warehouse, its catalog, and a Spark that starts when it is needed.
 
-    `warehouse` is a folder or the URL of an object store; `catalog` is the URL of a catalog server or of a database
+    `warehouse` is a folder or the URL of a place in S3; `catalog` is the URL of a catalog server or of a database
     (SQLite, PostgreSQL) over which one runs inside this process: a file in the warehouse unless told otherwise.
     A lake that is not there yet is made, except with `create=False`: that is a `LakeUsageError` then.
     """
@@ -69,16 +72,12 @@ class Lake:
         self._embedded: EmbeddedCatalog | None = None
         if catalog is not None and catalog.startswith(("http://", "https://")):
             self.uri = catalog
+            # The catalog tells how it reaches the files; from here they may be reached otherwise.
+            self._file_properties = environment_properties()
         else:
-            place = warehouse_url(str(warehouse))
-            try:
-                database = catalog or default_database(place)
-            except ValueError as error:
-                raise LakeUsageError(f"{error}, with --catalog") from None
-            if not create and not is_there(database):
-                raise _no_lake(place, catalog)
-            self._embedded = _served(database, place)
+            self._embedded = _served(str(warehouse), catalog, create=create)
             self.uri = self._embedded.uri
+            self._file_properties = {}
         self.catalog = CatalogClient(self.uri, token=token)
 
     def __enter__(self) -> Self:
@@ -109,9 +108,14 @@ class Lake:
         with self._starting:
             if self._session is None:
                 self._tell("starting Spark")
-                self._session = start_spark(self._settings, catalog_uri=self.uri, token=self._token)
+                self._session = start_spark(self._settings, self._spark_catalog())
         self.check_spark()
         return self._session
+
+    def _spark_catalog(self) -> SparkCatalog:
+        on_s3 = is_s3(self.catalog.settings().get(WAREHOUSE, ""))
+        properties = self._file_properties if on_s3 else {}
+        return SparkCatalog(uri=self.uri, token=self._token, on_s3=on_s3, properties=properties)
 
     def check_spark(self) -> None:
         """A LakeError when Spark was started and its process is gone; another lake starts another one."""
@@ -130,7 +134,7 @@ class Lake:
             from pyiceberg.catalog.rest import RestCatalog
 
             token = {} if self._token is None else {"token": self._token}
-            self._iceberg = RestCatalog("lake", uri=self.uri, **token)
+            self._iceberg = RestCatalog("lake", uri=self.uri, **token, **self._file_properties)
         return self._iceberg
 
     def load(
@@ -240,11 +244,18 @@ class Lake:
         return self.spark.sql(statement).toArrow()
 
 
-def _served(database: str, warehouse: str) -> "EmbeddedCatalog":
+def _served(warehouse: str, catalog: str | None, *, create: bool) -> "EmbeddedCatalog":
     """A catalog in this process. Who has one elsewhere does not wait for what a server and its database need."""
-    from headwater.catalog.server import EmbeddedCatalog
+    try:
+        place = warehouse_url(warehouse)
+        database = catalog or default_database(warehouse)
+        if not create and not is_there(database):
+            raise _no_lake(place, catalog)
+        from headwater.catalog.server import EmbeddedCatalog
 
-    return EmbeddedCatalog(database, warehouse).__enter__()
+        return EmbeddedCatalog(database, warehouse).__enter__()
+    except ValueError as error:
+        raise LakeUsageError(str(error)) from None
 
 
 def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:
@@ -268,7 +279,9 @@ def checked_table(name: str) -> str:
 
 def _in_address(source: Source) -> Mapping[str, str]:
     """Options that stood in the source's address and are no part of its name."""
-    return source.table.parameters if isinstance(source, JdbcSource) else {}
+    if isinstance(source, JdbcSource):
+        return source.table.parameters
+    return store_settings(source.place) if isinstance(source, FilesSource) else {}
 
 
 def with_key(request: LoadRequest, source: Source) -> LoadRequest:

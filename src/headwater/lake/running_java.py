@@ -4,6 +4,7 @@ Java takes its jars and its own options when it starts, and pyspark keeps one Ja
 session, as long as it is open, belongs to one master and one catalog. Nothing here starts or changes anything.
 """
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,8 @@ _OPTIONS_OF_JAVA: Final = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
+_S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+"""Java and the workers of Python look for keys in the environment that Java was started with."""
 _JARS: Final = "spark.jars"
 _CLASS_PATH: Final = "java.class.path"
 
@@ -41,6 +44,20 @@ def refuse_what_comes_too_late(conf: Mapping[str, str], *, master: str, catalog:
     session = SparkSession._instantiatedSession
     if session is not None and SparkContext._active_spark_context is not None:
         _refuse_another_lake(session, conf[catalog], master=master, catalog=catalog)
+
+
+def refuse_other_keys() -> None:
+    """A LakeError where Java was started with other keys of S3 than this process has now, or with none."""
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None:
+        return
+    others = [name for name in _S3_KEYS if SparkContext._jvm.System.getenv(name) != os.environ.get(name)]
+    if others:
+        raise LakeError(
+            f"Spark runs in this process already and was started without {' and '.join(others)} of now: set the keys "
+            "before the first lake of the process, or open this one in a process of its own"
+        )
 
 
 def what_java_lacks(conf: Mapping[str, str], started_with: Mapping[str, str]) -> str:

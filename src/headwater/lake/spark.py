@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.lake.errors import LakeError
-from headwater.lake.jars import ICEBERG, Coordinates, jars
+from headwater.lake.jars import ICEBERG, ICEBERG_AWS, Coordinates, jars
 from headwater.lake.java import java_home, require_java
 from headwater.lake.leftovers import hold, remove_leftovers, spark_log
-from headwater.lake.running_java import refuse_what_comes_too_late
+from headwater.lake.running_java import refuse_other_keys, refuse_what_comes_too_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,17 @@ class SparkSettings:
         return self.master.startswith("local")
 
 
-def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None = None) -> "SparkSession":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCatalog:
+    """The catalog that a session has, and what it says beside what the catalog itself tells of its files."""
+
+    uri: str
+    token: str | None = None
+    on_s3: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_spark(settings: SparkSettings, catalog: SparkCatalog) -> "SparkSession":
     """A session with the lake's catalog as its default; what Spark has to say goes into a file that errors name."""
     java = require_java()
     os.environ.setdefault("JAVA_HOME", str(java_home(java)))
@@ -65,10 +75,12 @@ def start_spark(settings: SparkSettings, *, catalog_uri: str, token: str | None 
     except ImportError:
         raise LakeError('Spark is not installed: pip install "headwater[lake]"') from None
     _forget_ended_spark()
-    conf = {**_defaults(settings, catalog_uri, token), **settings.conf}
+    conf = {**_defaults(settings, catalog), **settings.conf}
     # A Java that somebody else has started may do without this: it is only slower.
     needed = {name: value for name, value in conf.items() if value != _ARROW_UNCHECKED}
     refuse_what_comes_too_late(needed, master=settings.master, catalog=_CATALOG_URI)
+    if catalog.on_s3:
+        refuse_other_keys()
     remove_leftovers()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
@@ -102,14 +114,16 @@ def why_not_started(error: BaseException, log: str) -> str:
     return first_line(error) if told is None else told[1].rstrip(" .!")
 
 
-def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> dict[str, str]:
+def _defaults(settings: SparkSettings, catalog: SparkCatalog) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{CATALOG}"
+    wanted = (ICEBERG, *((ICEBERG_AWS,) if catalog.on_s3 else ()), *settings.more_jars)
     conf = {
-        "spark.jars": ",".join(str(jar) for jar in jars((ICEBERG, *settings.more_jars))),
+        "spark.jars": ",".join(str(jar) for jar in jars(dict.fromkeys(wanted))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
-        _CATALOG_URI: catalog_uri,
+        _CATALOG_URI: catalog.uri,
+        **{f"{prefix}.{name}": value for name, value in catalog.properties.items()},
         # A cached table would hide what another writer has committed, and with it the position.
         f"{prefix}.cache-enabled": "false",
         "spark.sql.defaultCatalog": CATALOG,
@@ -127,8 +141,8 @@ def _defaults(settings: SparkSettings, catalog_uri: str, token: str | None) -> d
         "spark.log.level": "ERROR",
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     }
-    if token is not None:
-        conf[f"{prefix}.token"] = token
+    if catalog.token is not None:
+        conf[f"{prefix}.token"] = catalog.token
     if settings.embedded:
         cores = str(os.cpu_count() or 1)
         conf |= {

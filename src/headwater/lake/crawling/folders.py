@@ -24,7 +24,7 @@ from headwater.lake.datasource.file_manifest import ManifestFile
 from headwater.lake.datasource.file_names import delimiter_of
 from headwater.lake.datasource.file_streams import Files
 from headwater.lake.errors import LakeError, LakeUsageError
-from headwater.lake.sources.listing import FoundFile, Place, list_files, parse_place
+from headwater.lake.sources.listing import FoundFile, Place, list_files, parse_place, store_settings
 from headwater.lake.spark import first_line
 
 HEAD_BYTES: Final = 1 << 16
@@ -62,9 +62,11 @@ class Group:
 def crawl_folder(text: str) -> Crawl:
     """Proposes loads for what lies below a folder, local or in an object store."""
     place = parse_place(text)
+    # The URL of a store may have keys in it, which must not be written down.
+    shown = text if place.store is None else place.url
     found = sorted(list_files(place), key=lambda each: each.path)
     if not found:
-        raise LakeUsageError(f"there are no files in {text}: nothing to propose")
+        raise LakeUsageError(f"there are no files in {shown}: nothing to propose")
     paths = [each.path for each in found]
     folders: dict[str, list[FoundFile]] = defaultdict(list)
     for each in found:
@@ -82,7 +84,7 @@ def crawl_folder(text: str) -> Crawl:
                 )
             else:
                 proposals.append(_proposal(group, pattern, place, alone=len(groups) == 1))
-    return Crawl(place=text, proposals=with_names_apart(proposals), left_out=tuple(left_out))
+    return Crawl(place=shown, proposals=with_names_apart(proposals), left_out=tuple(left_out))
 
 
 def table_folder(path: str, base: str) -> str:
@@ -235,7 +237,7 @@ def _proposal(group: Group, pattern: str, place: Place, *, alone: bool) -> Propo
         into=f"{database}.{table}",
         reasons=tuple(reasons),
         event_time=event_time,
-        options=_options(group),
+        options={**_options(group), **store_settings(place)},
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
+from headwater.catalog.object_stores import S3Place, StoreAddressError, is_s3
 from headwater.lake.datasource.columns import TIMESTAMP, VALUE
 from headwater.lake.datasource.file_manifest import ManifestFile
 from headwater.lake.datasource.file_names import compression_of
@@ -35,11 +36,28 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 def open_store(url: str) -> tuple[fs.FileSystem, str]:
     """The object store behind a URL, and the path in it."""
     try:
+        if is_s3(url):
+            place = S3Place.parse(url)
+            return place.filesystem(), f"{place.bucket}/{place.path}".rstrip("/")
         store, path = fs.FileSystem.from_uri(url)
+    except StoreAddressError as error:
+        raise LakeUsageError(str(error)) from None
     except (pa.ArrowException, OSError) as error:
-        scheme = url.partition("://")[0]
-        raise LakeUsageError(f"the {scheme} store of this source cannot be opened: {error}") from None
+        # What pyarrow says may repeat the URL, and that may have keys in it.
+        scheme, words = url.partition("://")[0], str(error).replace(url, "…")
+        raise LakeUsageError(f"the {scheme} store of this source cannot be opened: {words}") from None
     return store, path
+
+
+def store_for_others(url: str | None) -> str | None:
+    """The URL with all that this process's environment says of the store: other machines need not be told."""
+    return S3Place.parse(url).resolved().whole_url if url is not None and is_s3(url) else url
+
+
+def modified_ns(found: fs.FileInfo, *, whole_seconds: bool) -> int:
+    """When a file was changed. S3 stores may tell the fraction of a second in a list and not for a single object."""
+    told: int = found.mtime_ns or 0
+    return told - told % 1_000_000_000 if whole_seconds else told
 
 
 class Files:
@@ -48,6 +66,7 @@ class Files:
     def __init__(self, store: str | None) -> None:
         self._system = fs.LocalFileSystem() if store is None else open_store(store)[0]
         self._is_local = store is None
+        self._whole_seconds = store is not None and is_s3(store)
 
     @contextmanager
     def opened(self, file: ManifestFile, *, uncompressed: bool = True) -> Iterator[pa.NativeFile]:
@@ -68,7 +87,8 @@ class Files:
 
     def _check(self, file: ManifestFile, path: str) -> None:
         there = self._system.get_file_info(path)
-        if (there.mtime_ns or 0, there.size) != (file.modified_ns, file.size_bytes):
+        is_from_ns = modified_ns(there, whole_seconds=self._whole_seconds)
+        if (is_from_ns, there.size) != (file.modified_ns, file.size_bytes):
             became = "is gone" if there.type == fs.FileType.NotFound else "was changed"
             raise LakeError(file.path + words_of_change(became))
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headwater.catalog.entries import COMMITTED, PENDING, Load
+from headwater.catalog.object_stores import is_s3
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.operations.races import despite_races
 from headwater.lake.operations.snapshots import Figures, TableHistory, sql_name, table_history
@@ -145,8 +146,12 @@ class Maintenance:
     def _remove_orphans(self) -> int:
         loads = self.catalog.loads(self.table, limit=_LOADS_LOOKED_AT)
         older_than = _timestamp(needed_since_s(loads, self.care, self.clock()))
-        found = self._rows("remove_orphan_files", older_than=older_than, dry_run=str(self.care.dry_run).lower())
-        return len(found)
+        arguments = {"older_than": older_than, "dry_run": str(self.care.dry_run).lower()}
+        state = self.catalog.table_state(self.table)
+        if state is not None and is_s3(state.location):
+            # Hadoop's way to list folders knows no S3; Iceberg's own does.
+            arguments["prefix_listing"] = "true"
+        return len(self._rows("remove_orphan_files", **arguments))
 
     def _call(self, procedure: str, **arguments: str) -> "Row":
         return self._rows(procedure, **arguments)[0]

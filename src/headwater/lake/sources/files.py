@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headwater.catalog.object_stores import SETTINGS, S3Place, is_s3
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.datasource.file_manifest import AUTO, FORMATS, CsvOptions, FileFormat, Manifest, ManifestFile
 from headwater.lake.datasource.file_names import format_of
-from headwater.lake.datasource.file_streams import ORIGIN_COLUMNS
+from headwater.lake.datasource.file_streams import ORIGIN_COLUMNS, store_for_others
 from headwater.lake.datasource.options import MANIFEST
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.leftovers import new_folder, remove_folder
@@ -130,15 +131,24 @@ def parse_files(text: str, **options: Any) -> FilesSource:
     """
     known = {each.name for each in fields(FilesSource)} - {"place", "csv", "clock"}
     for name in options:
-        if name not in known and name not in _CSV:
+        if name not in known and name not in (*_CSV, *SETTINGS):
             raise LakeUsageError(
-                f"files have no option {name!r}; they have {', '.join(sorted(known))}; for CSV {', '.join(_CSV)}"
+                f"files have no option {name!r}; they have {', '.join(sorted(known))}; for CSV {', '.join(_CSV)}; "
+                f"in S3 {', '.join(SETTINGS)}"
             )
     given = {name: _READ_AS.get(name, str)(value) for name, value in options.items()}
     csv = CsvOptions(**{name: value for name, value in given.items() if name in _CSV})
-    return FilesSource(
-        place=parse_place(text), csv=csv, **{name: value for name, value in given.items() if name in known}
-    )
+    place = _reached(parse_place(text), {name: value for name, value in given.items() if name in SETTINGS})
+    return FilesSource(place=place, csv=csv, **{name: value for name, value in given.items() if name in known})
+
+
+def _reached(place: Place, settings: Mapping[str, str]) -> Place:
+    """The place with settings of its store, which its URL could have told as well."""
+    if not settings:
+        return place
+    if place.store is None or not is_s3(place.store):
+        raise LakeUsageError(f"{place.url} is not in S3: it has no {' and no '.join(settings)}")
+    return replace(place, store=replace(S3Place.parse(place.store), **settings).whole_url)
 
 
 def _flag(value: object) -> bool:
@@ -229,7 +239,8 @@ class FilesNews:
             )
             for file in self.files
         ]
-        return Manifest(format=self.format, files=files, store=self.source.place.store, csv=self.source.csv)
+        store = store_for_others(self.source.place.store)
+        return Manifest(format=self.format, files=files, store=store, csv=self.source.csv)
 
     def _shape_of_data(self, spark: "Callable[[], SparkSession]") -> Shape:
         if self.format in _FIXED:

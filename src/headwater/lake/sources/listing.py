@@ -6,12 +6,13 @@ writers of data use such names for what is not data. `_day=2026-01-31` is data.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import escape, has_magic, iglob
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from headwater.catalog.object_stores import S3Place, StoreAddressError, is_s3
 from headwater.lake.datasource import file_streams
 from headwater.lake.errors import LakeError, LakeUsageError
 
@@ -56,6 +57,8 @@ def parse_place(text: str) -> Place:
     >>> parse_place("s3://bucket/in?region=eu-west-1").url
     's3://bucket/in'
     """
+    if is_s3(text):
+        return _in_s3(text)
     if "://" in text and not text.startswith("file://"):
         parts = urlsplit(text)
         bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")).rstrip("/")
@@ -71,6 +74,21 @@ def parse_place(text: str) -> Place:
     return Place(base=base, pattern=pattern)
 
 
+def _in_s3(text: str) -> Place:
+    try:
+        found = S3Place.parse(text)
+    except StoreAddressError as error:
+        raise LakeUsageError(str(error)) from None
+    base, pattern = _apart(found.url)
+    folder = found.path if pattern is None else found.path.removesuffix(pattern).rstrip("/")
+    return Place(base=base, pattern=pattern, store=replace(found, path=folder).whole_url)
+
+
+def store_settings(place: Place) -> dict[str, str]:
+    """How the store of a place is reached, as its URL says it and as options of a source can say it. Never its keys."""
+    return S3Place.parse(place.store).settings if place.store is not None and is_s3(place.store) else {}
+
+
 def list_files(place: Place) -> Iterator[FoundFile]:
     """All files of a place that are not hidden, in no particular order."""
     try:
@@ -82,6 +100,10 @@ def list_files(place: Place) -> Iterator[FoundFile]:
             yield from _matching(place)
     except PermissionError as error:
         raise LakeError(f"{error.filename} may not be listed by this user: {error.strerror}") from error
+    except OSError as error:
+        if place.store is None:
+            raise
+        raise LakeError(f"{place.url} cannot be listed: {error}. Look at its address and at the keys") from error
 
 
 def is_hidden(name: str) -> bool:
@@ -164,6 +186,7 @@ def _in_store(place: Place) -> Iterator[FoundFile]:
     assert place.store is not None
     store, root = file_streams.open_store(place.store)
     scheme = place.store.partition("://")[0]
+    whole_seconds = is_s3(place.store)
     there = store.get_file_info(root)
     if there.type == FileType.NotFound:
         if place.pattern is None:
@@ -175,7 +198,8 @@ def _in_store(place: Place) -> Iterator[FoundFile]:
         if found.type != FileType.File or any(is_hidden(part) for part in below.split("/") if part):
             continue
         if place.pattern is None or _matches(below.split("/"), place.pattern.split("/")):
-            yield FoundFile(f"{scheme}://{found.path}", found.mtime_ns or 0, found.size or 0)
+            modified_ns = file_streams.modified_ns(found, whole_seconds=whole_seconds)
+            yield FoundFile(f"{scheme}://{found.path}", modified_ns, found.size or 0)
 
 
 def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
