@@ -8,6 +8,7 @@ help:
 	@echo "make test   lint, types, import contracts and every test"
 	@echo "make bench  side by side with Apache Kafka; writes docs/benchmarks/"
 	@echo "make soak   failing disks, a broker and a lake that are killed, for ten minutes or SECONDS=…"
+	@echo "make sanitize  the compiled readers under gcc's sanitizers, with harmed JSON for five minutes or SECONDS=…"
 	@echo "make setup  only .venv, with the headwater command"
 
 setup:
@@ -54,6 +55,12 @@ SECONDS ?= 600
 .PHONY: soak
 soak: setup compile
 	$(PYTHON) scripts/soak.py --seconds $(SECONDS) $(if $(KIND),--only $(KIND)) $(if $(SEED),--seed $(SEED))
+
+# What is compiled and reads what strangers wrote, under gcc's sanitizers.
+.PHONY: sanitize
+sanitize: SECONDS = 300
+sanitize: setup
+	$(PYTHON) scripts/sanitize.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -45,9 +45,13 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
+    # `make sanitize` asks for other flags, and for some rooms only.
+    flags = os.environ.get("HEADWATER_CFLAGS", "-O3").split()
+    rooms = tuple(os.environ.get("HEADWATER_COMPILE", "headwater").split())
     modules = [
-        Extension(name, [f"src/{name.replace('.', '/')}.py"], optional=True, extra_compile_args=["-O3"])
+        Extension(name, [f"src/{name.replace('.', '/')}.py"], optional=True, extra_compile_args=flags)
         for name in COMPILED
+        if name.startswith(rooms)
     ]
     directives = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
     extensions: list[Extension] = cythonize(  # type: ignore[no-untyped-call]

@@ -288,7 +288,7 @@ class JsonReader:
         year = self.pair(at) * 100 + self.pair(at + 2)
         month = self.pair(at + 5)
         day = self.pair(at + 8)
-        if year > 9999 or year < 1 or self.pair(at) > 99 or month < 1 or month > 12 or day < 1 or day > 31:
+        if self.pair(at) > 99 or self.pair(at + 2) > 99 or year < 1 or month < 1 or month > 12 or day < 1 or day > 31:
             return _STRING
         longest = 31
         if month == 2:

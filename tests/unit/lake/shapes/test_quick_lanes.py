@@ -23,6 +23,7 @@ LANES = tuple(
     f"headwater.lake.shapes.{part}" for part in ("json_reading", "json_column", "json_columns", "json_counting")
 )
 batches = st.lists(any_records, max_size=6)
+MOMENT = "2024-02-28T12:30:15.25+01:30"
 
 
 @given(batches)
@@ -32,6 +33,14 @@ batches = st.lists(any_records, max_size=6)
 )
 def test_both_lanes_count_alike(batch: list[bytes | None]) -> None:
     check_counts(batch)
+
+
+@pytest.mark.parametrize("place", range(len(MOMENT)))
+def test_both_lanes_take_no_letter_for_a_digit(place: int) -> None:
+    text = f"{MOMENT[:place]}i{MOMENT[place + 1 :]}"
+    batch: list[bytes | None] = [b'{"a": "%s", "b": "%s"}' % (text.encode(), text[:10].encode())]
+    check_counts(batch)
+    check_both_lanes(batch, pa.schema([("a", pa.timestamp("us", "UTC")), ("b", pa.date32())]), Policies())
 
 
 def check_counts(batch: list[bytes | None]) -> None:
