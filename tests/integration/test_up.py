@@ -58,13 +58,18 @@ def test_it_answers_within_a_second(tmp_path: Path) -> None:
     took_s = []
     for number in range(4):
         started = time.monotonic()
-        with up("--data", str(tmp_path / str(number))) as (_, address, _), Wire(address) as wire:
+        with up("--data", str(tmp_path / str(number))) as (broker, address, _), Wire(address) as wire:
             assert wire.send("api_versions", 0).api_keys
-            took_s.append(time.monotonic() - started)
+            took_s.append(time.monotonic() - started - waited_for_a_core_s(broker.process.pid))
         # The machine may be busy with other things, now and then, but not always.
         if took_s[-1] < 1:
             return
     pytest.fail(f"it took {took_s} seconds")
+
+
+def waited_for_a_core_s(pid: int) -> float:
+    """How long a process could have run, and others did."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
