@@ -36,11 +36,11 @@ def unique_name(prefix: str = "topic") -> str:
     return f"{prefix}-{next(_names)}-{uuid.uuid4().hex[:8]}"
 
 
-def eventually(condition: Callable[[], T], what: str = "the condition") -> T:
+def eventually(condition: Callable[[], T], what: str = "the condition", within_s: float = _WAIT_S) -> T:
     """Waits for a true value and returns it."""
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + within_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come within {_WAIT_S} s"
+        assert time.monotonic() < deadline, f"{what} did not come within {within_s:g} s"
         time.sleep(0.02)
     return value
 

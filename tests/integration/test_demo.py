@@ -158,11 +158,12 @@ def test_an_interrupt_leaves_nothing_behind(temporary: Path, step: str, number: 
 
 def test_an_interrupt_while_spark_is_at_work_leaves_nothing_behind(temporary: Path) -> None:
     with demo_up_to("retain", "--records", "1000") as (demo, output):
-        eventually(lambda: list(temporary.glob("headwater-spark-*.log")), "Spark is being started")
+        # All that comes before it is imported first, while other tests have the cores.
+        eventually(lambda: list(temporary.glob("headwater-spark-*.log")), "Spark is being started", within_s=60)
         done = demo.finish(signal.SIGINT)
     assert (done.code, done.err) == (130, INTERRUPTED)
     assert not is_running(broker_pid(output + done.out))
-    eventually(lambda: list(temporary.iterdir()) == [], "the JVM has tidied up")
+    eventually(lambda: list(temporary.iterdir()) == [], "the JVM has tidied up", within_s=60)
 
 
 def test_a_broker_that_dies_is_named_at_once(temporary: Path) -> None:
