@@ -78,9 +78,9 @@ def start_spark(settings: SparkSettings, catalog: SparkCatalog) -> "SparkSession
     conf = {**_defaults(settings, catalog), **settings.conf}
     # A Java that somebody else has started may do without this: it is only slower.
     needed = {name: value for name, value in conf.items() if value != _ARROW_UNCHECKED}
-    refuse_what_comes_too_late(needed, master=settings.master, catalog=_CATALOG_URI)
     if catalog.on_s3:
         refuse_other_keys()
+    refuse_what_comes_too_late(needed, master=settings.master, catalog=_CATALOG_URI)
     remove_leftovers()
     log = spark_log()
     log_bytes = log.stat().st_size if log.exists() else 0
