@@ -1,6 +1,7 @@
 """Loads on a real Spark cluster, a master and two workers, whatever becomes of a worker in the middle."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -185,7 +186,7 @@ def test_files_are_loaded_once_when_a_worker_dies_in_the_middle(
     """One large file, of which each task has a piece."""
     notes = tmp_path / "notes"
     notes.mkdir()
-    monkeypatch.setattr("headwater.lake.sources.files.mkdtemp", lambda prefix: str(notes))
+    monkeypatch.setattr("headwater.lake.sources.files.new_folder", lambda: (notes, os.open(notes, os.O_RDONLY)))
     incoming = tmp_path / "incoming"
     incoming.mkdir()
     with (incoming / "orders.json").open("w") as file:
