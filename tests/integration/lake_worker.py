@@ -30,7 +30,7 @@ def main() -> None:
     with Lake(
         given["warehouse"], catalog=given["catalog"], spark=SparkSettings(master="local[1]", conf=_SPARK)
     ) as lake:
-        _ = lake.spark
+        _wait_for_spark(lake)
         print("ready", flush=True)
         for number in itertools.count(1):
             asked = stop.exists()
@@ -39,6 +39,17 @@ def main() -> None:
             if number % _ROUNDS_UNTIL_MAINTENANCE == 0:
                 _maintain(lake)
             time.sleep(_PAUSE_S)
+
+
+def _wait_for_spark(lake: Lake) -> None:
+    """Spark is told by the catalog where the tables lie, and that may be dead just now."""
+    while True:
+        try:
+            _ = lake.spark
+        except CatalogError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def _maintain(lake: Lake) -> None:

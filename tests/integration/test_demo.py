@@ -160,7 +160,7 @@ def test_an_interrupt_while_spark_is_at_work_leaves_nothing_behind(temporary: Pa
     with demo_up_to("retain", "--records", "1000") as (demo, output):
         # All that comes before it is imported first, while other tests have the cores.
         eventually(lambda: list(temporary.glob("headwater-spark-*.log")), "Spark is being started", within_s=60)
-        done = demo.finish(signal.SIGINT)
+        done = demo.finish(signal.SIGINT, timeout_s=WITH_SPARK_S)
     assert (done.code, done.err) == (130, INTERRUPTED)
     assert not is_running(broker_pid(output + done.out))
     eventually(lambda: list(temporary.iterdir()) == [], "the JVM has tidied up", within_s=60)

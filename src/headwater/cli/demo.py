@@ -83,7 +83,7 @@ def _run(records: int, interrupts: "Interrupts", *, lake: bool, keep: bool, quie
             added = _add_up(screen, broker, plan)
             billed = _bill(screen, broker)
             compacted = _let_old_records_go(screen, broker)
-            loaded = _load_into_lake(screen, broker, data) if lake else None
+            loaded = _load_into_lake(screen, broker, data, interrupts) if lake else None
             _show_cluster(screen, broker)
             stop_s = broker.stop()
             screen.step("stop", f"the broker ended cleanly after {stop_s:.2f} s")
@@ -174,7 +174,7 @@ def _let_old_records_go(screen: "Screen", broker: "DemoBroker") -> "Compacted":
     return done
 
 
-def _load_into_lake(screen: "Screen", broker: "DemoBroker", data: Path) -> "Loaded | None":
+def _load_into_lake(screen: "Screen", broker: "DemoBroker", data: Path, interrupts: "Interrupts") -> "Loaded | None":
     """Events become a table; None where Spark is not there."""
     from headwater.cli import demo_lake
 
@@ -183,7 +183,7 @@ def _load_into_lake(screen: "Screen", broker: "DemoBroker", data: Path) -> "Load
         screen.step("lake", missing)
         return None
     with demo_lake.warehouse_beside(data) as warehouse:
-        loaded = demo_lake.load_events(broker.bootstrap, warehouse)
+        loaded = demo_lake.load_events(broker.bootstrap, warehouse, interrupts.check)
     first, second = loaded.first.counts, loaded.second.counts
     screen.step(
         "lake",

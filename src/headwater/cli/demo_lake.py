@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +71,11 @@ def show(screen: "Screen", loaded: Loaded) -> None:
     print_table(("Change", "Field", "Type"), loaded.history)
 
 
-def load_events(bootstrap: str, warehouse: Path) -> Loaded:
-    """Produces, loads, changes the events, produces and loads again; DemoError when anything was lost or doubled."""
+def load_events(bootstrap: str, warehouse: Path, check: Callable[[], None]) -> Loaded:
+    """Produces, loads, changes the events, produces and loads again; DemoError when anything was lost or doubled.
+
+    Spark takes its time: `check` is asked in between whether the demo goes on.
+    """
     from headwater.cli.lake_progress import lake_progress
     from headwater.client.blocking.admin import Admin
     from headwater.lake import Lake
@@ -84,9 +87,12 @@ def load_events(bootstrap: str, warehouse: Path) -> Loaded:
         started_s = time.perf_counter()
         _ = lake.spark
         spark_start_s = time.perf_counter() - started_s
+        check()
         first = lake.load(f"topic:{TOPIC}", into=TABLE, bootstrap=bootstrap)
+        check()
         _produce(bootstrap, changed=True)
         second = lake.load(f"topic:{TOPIC}", into=TABLE, bootstrap=bootstrap)
+        check()
         _check(lake, second)
         answer = lake.sql(QUESTION).to_pylist()
         history = [(change.kind, change.path, change.new_type or "") for change in lake.catalog.schema_history(TABLE)]
