@@ -25,7 +25,7 @@ TOPIC = "events"
 EVENTS, FILES, LINES, ROWS = 400, 3, 50, 100
 """What each round adds: events, files with so many lines each, rows of a table."""
 _WORKER = Path(__file__).with_name("lake_worker.py")
-PATIENCE_S = 150.0
+PATIENCE_S = 240.0
 """How long anything may take before it counts as hanging, on a machine that has little else to do."""
 
 

@@ -18,7 +18,7 @@ from peers.presence import require
 from peers.processes import dies_with_parent
 from peers.spark import QUICK_START
 
-_PATIENCE_S = 120
+_PATIENCE_S = 200
 _SOON = 'options = { "kafka.default.api.timeout.ms" = "2000" }\n'
 """Brokers that are away are given up after two seconds, not after a minute."""
 
@@ -89,6 +89,7 @@ def produce(broker: HeadwaterProcess, topic: str, count: int) -> None:
             producer.send(topic, json.dumps({"id": number}).encode(), partition=0)
 
 
+@pytest.mark.timeout(600)
 def test_rounds_outlive_their_brokers_and_end_at_ctrl_c(rounds: Rounds, broker: HeadwaterProcess) -> None:
     rounds.wait_until(lambda: sum("rows" in line for line in rounds.out) == 2)
     assert "topic:orders → shop.orders: 2 rows" in "\n".join(rounds.out)
@@ -105,6 +106,7 @@ def test_rounds_outlive_their_brokers_and_end_at_ctrl_c(rounds: Rounds, broker: 
     assert "headwater: stopping after the load in work; once more stops it at once" in rounds.err
 
 
+@pytest.mark.timeout(600)
 def test_the_command_does_not_go_on_without_its_spark(rounds: Rounds, broker: HeadwaterProcess) -> None:
     rounds.wait_until(lambda: sum("rows" in line for line in rounds.out) == 2)
     os.kill(rounds.java_pid(), signal.SIGKILL)
