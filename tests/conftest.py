@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -52,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in FOREIGN_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
     config.stash[TOLD] = os.dup(2)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what is to run in its background, and tests of Ctrl-C would wait in vain.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Workers leave that to who gathers what they report.
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(TellingFailures(config.stash[TOLD]))

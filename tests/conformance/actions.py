@@ -19,7 +19,7 @@ T = TypeVar("T")
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
-_WAIT_S = 10
+_WAIT_S = 60
 _names = itertools.count(1)
 
 

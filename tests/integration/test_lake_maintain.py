@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from headwater import LocalBroker, Producer
-from headwater.lake import Lake, LakeUsageError
-from headwater.lake.operations.maintenance import DAY_S, Care, MaintenanceReport, tables_of
+from headwater.lake import Lake, LakeError, LakeUsageError
+from headwater.lake.operations.maintenance import DAY_S, Care, Maintenance, MaintenanceReport, tables_of
 from headwater.lake.operations.races import ATTEMPTS, despite_races
+from headwater.lake.operations.replaying import ReplayJob
 from headwater.lake.operations.snapshots import Figures, table_history
 from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
@@ -177,3 +178,19 @@ def test_without_names_all_tables_are_looked_after(lake: Lake) -> None:
     assert touched(report) == {"compact": 0, "deletes": 0, "manifests": 0, "expire": 0, "orphans": 0}
     with pytest.raises(LakeUsageError, match=r"no table shop\.absent"):
         lake.maintain(["shop.absent"])
+
+
+def test_what_cannot_be_looked_at_is_named(lake: Lake) -> None:
+    """A table that goes, or a catalog that dies, in the middle of it."""
+    with pytest.raises(LakeError, match=r"looking at the snapshots of shop\.gone failed and changed nothing: .*gone"):
+        Maintenance(spark=lake.spark, catalog=lake.catalog, table="shop.gone").run()
+    with pytest.raises(LakeError, match=r"reading what was rescued in shop\.gone failed and changed nothing: .*gone"):
+        ReplayJob(spark=lake.spark, catalog=lake.catalog, table="shop.gone").run()
+
+
+def test_a_statement_that_is_wrong_is_told_in_sparks_words_without_its_plan(lake: Lake) -> None:
+    with pytest.raises(LakeError, match=r"Syntax error at or near 'selec'(.|\n)*\^\^\^$"):
+        lake.sql("selec 1")
+    with pytest.raises(LakeError, match=r"^\[UNRESOLVED_COLUMN[^\n]*`nothing`[^\n]*; line 1 pos 7$") as told:
+        lake.sql("select nothing from (select 1 as one)")
+    assert type(told.value.__cause__).__name__ == "AnalysisException"

@@ -61,7 +61,7 @@ def java_command(main_class: str, *arguments: str, jvm_options: Sequence[str]) -
     return [str(java), *jvm_options, quiet, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
 
 
-def run_tool(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60) -> str:
+def run_tool(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
     """Runs a Java tool, as `org.apache.kafka.tools.TopicCommand`, and returns what it printed to stdout."""
     done = subprocess.run(
         java_command(main_class, *arguments, jvm_options=_TOOL_JVM),

@@ -93,7 +93,7 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Load what is new in a source into a table."""
-    with opened_lake(warehouse, catalog, master, conf, create=True) as lake:
+    with opened_lake(warehouse, catalog, master, conf, create=True, plan=plan) as lake:
         report = lake.load(
             source,
             into=into,
@@ -127,6 +127,9 @@ def sql(
 ) -> None:
     """Ask the lake."""
     with opened_lake(warehouse, catalog, master, conf) as lake:
+        from headwater.lake.spark import log_no_errors
+
+        log_no_errors()
         answer = lake.sql(statement)
     if as_json:
         print_json(answer_json(answer))

@@ -1,7 +1,8 @@
 """What the commands of `headwater lake` share: where the lake is, which Spark it works on, and how errors are told."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -46,8 +47,12 @@ def opened_lake(
     conf: Sequence[str] | None = None,
     *,
     create: bool = False,
+    plan: bool = False,
 ) -> "Iterator[Lake]":
-    """The lake, made if need be by those who load; what goes wrong is told in one sentence, and the exit code is 1."""
+    """The lake, made if need be by those who load; what goes wrong is told in one sentence, and the exit code is 1.
+
+    Who only makes a plan for a lake that is not there yet leaves none behind.
+    """
     from headwater.cli.lake_progress import lake_progress
     from headwater.cli.options import pairs
 
@@ -61,10 +66,28 @@ def opened_lake(
     try:
         with (
             lake_progress() as shown,
-            Lake(warehouse, catalog=catalog, create=create, spark=settings, tell=shown.tell, watch=shown.watch) as lake,
+            _catalog_for_a_plan(warehouse, catalog) if plan else nullcontext(catalog) as place,
+            Lake(warehouse, catalog=place, create=create, spark=settings, tell=shown.tell, watch=shown.watch) as lake,
         ):
             yield lake
     except LakeUsageError as error:
         raise typer.BadParameter(str(error)) from None
     except (LakeError, CatalogError, ClientError) as error:
         fail(str(error))
+
+
+@contextmanager
+def _catalog_for_a_plan(warehouse: str, catalog: str | None) -> "Iterator[str | None]":
+    """The lake's own catalog if it is there, else an empty one that is gone afterwards."""
+    from headwater.catalog.places import default_database, is_there
+    from headwater.lake import LakeUsageError
+
+    try:
+        exists = is_there(catalog or default_database(warehouse))
+    except ValueError as error:
+        raise LakeUsageError(str(error)) from None
+    if exists:
+        yield catalog
+        return
+    with TemporaryDirectory(prefix="headwater-plan-") as folder:
+        yield f"{folder}/catalog.db"

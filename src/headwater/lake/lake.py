@@ -20,6 +20,7 @@ from headwater.lake.operations.explaining_offsets import explain_offset, parse_o
 from headwater.lake.operations.explaining_rows import explain_rows
 from headwater.lake.operations.explanations import Explanation
 from headwater.lake.operations.maintenance import Care, Maintenance, MaintenanceReport, tables_of
+from headwater.lake.operations.races import despite_races
 from headwater.lake.operations.replaying import ReplayJob, ReplayReport
 from headwater.lake.operations.rewinding import RewindPlan, carry_out, plan_rewind
 from headwater.lake.operations.running import JobResult, run_once
@@ -32,7 +33,14 @@ from headwater.lake.sources.listing import store_settings
 from headwater.lake.sources.parsing import parse_source
 from headwater.lake.sources.reach import Reach
 from headwater.lake.sources.source import Source
-from headwater.lake.spark import SparkCatalog, SparkSettings, give_interrupts_back, has_ended, start_spark
+from headwater.lake.spark import (
+    SparkCatalog,
+    SparkSettings,
+    give_interrupts_back,
+    has_ended,
+    start_spark,
+    statement_words,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -212,7 +220,7 @@ class Lake:
 
         >>> lake.maintain(["shop.orders"], Care(older_than_s=86_400))  # doctest: +SKIP
         """
-        named = [self._known_table(table) for table in tables] or tables_of(self.spark)
+        named = [self._known_table(table) for table in tables] or self._tables()
         how = care or Care()
         return [
             Maintenance(spark=self.spark, catalog=self.catalog, table=table, care=how, tell=self._tell).run()
@@ -234,14 +242,21 @@ class Lake:
         )
         return job.run()
 
+    def _tables(self) -> list[str]:
+        return despite_races("listing the tables of the lake", lambda: tables_of(self.spark))
+
     def _known_table(self, name: str) -> str:
         if self.catalog.table_state(checked_table(name)) is None:
             raise LakeUsageError(f"there is no table {name} in the lake: `headwater lake status` lists those that are")
         return name
 
     def sql(self, statement: str) -> "pa.Table":
-        """The answer of a statement, as Arrow."""
-        return self.spark.sql(statement).toArrow()
+        """The answer of a statement, as Arrow. What Spark has against it is the cause of a LakeError."""
+        spark = self.spark
+        try:
+            return spark.sql(statement).toArrow()
+        except Exception as error:
+            raise LakeError(statement_words(error)) from error
 
 
 def _served(warehouse: str, catalog: str | None, *, create: bool) -> "EmbeddedCatalog":

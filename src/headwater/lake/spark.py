@@ -108,6 +108,21 @@ def first_line(error: BaseException) -> str:
     return lines[0]
 
 
+def statement_words(error: BaseException) -> str:
+    """What Spark has against a statement, and the place where it goes wrong if Spark shows that; no plan of it."""
+    from pyspark.errors import ParseException
+
+    return str(error).strip() if isinstance(error, ParseException) else first_line(error).rstrip(";")
+
+
+def log_no_errors() -> None:
+    """For who tells errors of statements himself: pyspark logs them too, with pages of Java."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
 def why_not_started(error: BaseException, log: str) -> str:
     """What a cluster gave as its reason: the error itself only says then that the session has ended."""
     told = _SENT_AWAY.search(log)

@@ -106,6 +106,20 @@ def test_a_load_makes_the_lake(run: Run, tmp_path: Path) -> None:
     assert run("status", place=tmp_path / "lake").exit_code == 0
 
 
+def test_a_plan_makes_none(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    done = run("load", f"files:{tmp_path / 'in'}", "--into", "a.b", "--plan", place=tmp_path / "lake")
+    assert done.exit_code == 0
+    assert "nothing new" in done.output
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_plan_for_s3_wants_its_catalog_too(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["load", f"files:{tmp_path}", "--into", "a.b", "--plan", "-w", "s3://bucket/lake"])
+    assert done.exit_code == 2
+    assert "needs a database" in " ".join(done.output.split())
+
+
 def test_from_python_a_lake_is_made_unless_told_otherwise(tmp_path: Path) -> None:
     with pytest.raises(LakeUsageError, match="there is no lake in"):
         Lake(tmp_path / "lake", create=False)

@@ -95,16 +95,19 @@ class Maintenance:
             "orphans": self._remove_orphans,
         }
         steps = []
-        before = self._history().figures
+        before = self._figures()
         for step in STEPS:
             self.tell(f"{self.table}: {step}")
             touched = despite_races(f"the step {step} for {self.table}", work[step])
-            after = before if self.care.dry_run else self._history().figures
+            after = before if self.care.dry_run else self._figures()
             steps.append(StepReport(step=step, touched=touched, before=before, after=after))
             before = after
         return MaintenanceReport(
             table=self.table, steps=steps, seconds=time.monotonic() - began, dry_run=self.care.dry_run
         )
+
+    def _figures(self) -> Figures:
+        return despite_races(f"looking at the snapshots of {self.table}", lambda: self._history().figures)
 
     def _history(self) -> TableHistory:
         return table_history(self.spark, self.table)

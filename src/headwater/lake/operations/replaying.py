@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.lake.errors import LakeBusyError, LakeError, LakeUsageError
 from headwater.lake.load.session_properties import session_properties
-from headwater.lake.operations.races import ATTEMPTS, lost_a_race
+from headwater.lake.operations.races import ATTEMPTS, despite_races, lost_a_race
 from headwater.lake.operations.rescued_columns import AS_JSON, COUNTS, ROWS, replayed_columns
 from headwater.lake.operations.snapshots import Snapshot, sql_name, table_history
 from headwater.lake.shapes.paths import CORRUPT_RECORD, RESCUED, is_metadata, split
@@ -78,8 +78,7 @@ class ReplayJob:
         snapshot: Snapshot | None = None
         for attempt in range(1, ATTEMPTS + 1):
             self.tell(f"{self.table}: reading what was rescued")
-            replayed = self._replayed()
-            todo = _counted(replayed)
+            replayed, todo = despite_races(f"reading what was rescued in {self.table}", self._looked)
             if missed is not None:
                 # What the last attempt was to do, and this one has not to do any more, is done (or was deleted).
                 values, records = values + missed.values - todo.values, records + missed.records - todo.records
@@ -107,6 +106,10 @@ class ReplayJob:
             f"other writers of {self.table} were quicker {ATTEMPTS} times in a row, and not all was replayed. Run it "
             "again when they are done"
         )
+
+    def _looked(self) -> "tuple[DataFrame, Counts]":
+        replayed = self._replayed()
+        return replayed, _counted(replayed)
 
     def _replayed(self) -> "DataFrame":
         """The rows that have something rescued, as they would be, with counts and the places where they lie."""
@@ -167,7 +170,13 @@ class ReplayJob:
         return self._snapshot_of(replay_id)
 
     def _snapshot_of(self, replay_id: str) -> Snapshot | None:
-        snapshots = table_history(self.spark, self.table).snapshots
+        try:
+            snapshots = table_history(self.spark, self.table).snapshots
+        except Exception as error:
+            raise LakeError(
+                f"whether what was rescued in {self.table} was replayed is not known: {first_line(error)}. Run it "
+                "again: nothing is replayed twice"
+            ) from error
         return next((each for each in snapshots if each.summary.get(REPLAY) == replay_id), None)
 
 

@@ -83,7 +83,8 @@ def carry_out(lake: "Lake", plan: RewindPlan) -> Load:
         raise LakeBusyError(
             f"the position of {plan.source} in {plan.table} has moved since: a load is under way; look again and retry"
         )
-    if plan.delete and _rows_to_delete(lake, plan):
+    counting = f"counting the rows of {plan.source} to delete from {plan.table}"
+    if plan.delete and despite_races(counting, lambda: _rows_to_delete(lake, plan)):
         return despite_races(f"the rewind of {plan.source} in {plan.table}", lambda: _with_deletion(lake, plan))
     return lake.catalog.rewind(plan.table, plan.source, plan.after)
 
