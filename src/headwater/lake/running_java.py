@@ -5,6 +5,7 @@ session, as long as it is open, belongs to one master and one catalog. Nothing h
 """
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,9 @@ from headwater.lake.errors import LakeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MEMORY: Final = "spark.driver.memory"
 _OPTIONS_OF_JAVA: Final = (
-    "spark.driver.memory",
+    _MEMORY,
     "spark.driver.extraJavaOptions",
     "spark.driver.defaultJavaOptions",
     "spark.driver.extraClassPath",
@@ -24,6 +26,7 @@ _S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TO
 """Java and the workers of Python look for keys in the environment that Java was started with."""
 _JARS: Final = "spark.jars"
 _CLASS_PATH: Final = "java.class.path"
+_SIZE: Final = re.compile(r"(\d+)([kmgtp]?)b?")
 
 
 def refuse_what_comes_too_late(conf: Mapping[str, str], *, master: str, catalog: str) -> None:
@@ -73,9 +76,19 @@ def what_java_lacks(conf: Mapping[str, str], started_with: Mapping[str, str]) ->
     words += [
         f"{name} is {started_with[name] or 'not set'} and cannot become {conf[name]}"
         for name in _OPTIONS_OF_JAVA
-        if name in conf and conf[name] != started_with[name]
+        if name in conf and not _same(name, conf[name], started_with[name])
     ]
     return "; ".join(words)
+
+
+def _same(option: str, asked: str, there: str) -> bool:
+    return asked == there or (option == _MEMORY and _kibibytes(asked) == _kibibytes(there))
+
+
+def _kibibytes(size: str) -> int | str:
+    """The size of memory as Spark takes it: a bare number counts mebibytes. What is no size stays as it is."""
+    found = _SIZE.fullmatch(size.strip().lower())
+    return size if found is None else int(found[1]) << 10 * "kmgtp".index(found[2] or "m")
 
 
 def _refuse_another_lake(session: "SparkSession", uri: str, *, master: str, catalog: str) -> None:

@@ -119,6 +119,8 @@ def _how_to_connect(table: DatabaseTable, within_s: float | None) -> dict[str, A
         **_KEEPS_ALIVE,
         **libpq_parameters(table.parameters),
         "host": ",".join(host.strip("[]") for host, _, _ in places),
+        # The URL names the server, also where PGHOSTADDR names another: the driver would not heed that.
+        "hostaddr": "",
         "port": ",".join(port for _, _, port in places),
         "dbname": unquote_plus(table.database),
         **({} if within_s is None else {"connect_timeout": max(1, int(within_s))}),

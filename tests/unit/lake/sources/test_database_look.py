@@ -121,6 +121,14 @@ def test_a_look_that_fails_leaves_no_connection(shop: Shop) -> None:
     assert shop.connections() == 0
 
 
+def test_the_server_that_the_url_names_is_asked_whatever_the_environment_says(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.2")
+    monkeypatch.setenv("PGPORT", "1")
+    assert shop.news(shop.source()).words == "3 rows of public.orders"
+
+
 def test_what_cannot_be_seen_as_a_table_is_tracked_by_time(shop: Shop) -> None:
     shop.sql.execute("create view seen as select * from orders")
     source = shop.source("seen", track="timestamp", column="at", lag_s=0)
