@@ -40,7 +40,7 @@ contracts:
 # Tests wait for timers and peers a third of their time: three at once keep two cores busy.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))')
 unit:
-	.venv/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	.venv/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0
 
 bench: setup peers compile
 	$(PYTHON) bench/broker.py

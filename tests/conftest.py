@@ -45,21 +45,6 @@ if not os.environ.get("FRESH"):
 
 # The limit of a test ends with the test: what hangs behind it, in the end of a fixture, has only this one.
 LONGEST_S = 700
-# A file runs on one worker: those that take minutes begin first, so that none is left to one worker in the end.
-LONG_FILES = (
-    "test_lake_object_store",
-    "test_lake_exactly_once",
-    "test_lake_spark_ends",
-    "test_lake_rounds",
-    "test_exactly_once_under_kill",
-    "test_lake_jdbc_types",
-    "test_demo",
-    "test_lake_cluster",
-    "test_lake_maintain",
-    "test_lake_topics",
-    "test_lake_inference",
-    "test_bench_lake",
-)
 # Where the run itself is told of; pytest makes a file of descriptor 2 while a test runs.
 TOLD = pytest.StashKey[int]()
 
@@ -74,10 +59,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers leave that to who gathers what they report.
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(TellingFailures(config.stash[TOLD]))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONG_FILES)
 
 
 @pytest.hookimpl(wrapper=True)
