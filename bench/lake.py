@@ -1,6 +1,6 @@
 """Runs headwater's lake beside Spark with its own Kafka connector and writes how they compare: part of `make bench`.
 
-    .venv/bin/python bench/lake.py                  all shapes, about 12 minutes, into docs/benchmarks
+    .venv/bin/python bench/lake.py                  all shapes, 12 to 20 minutes, into docs/benchmarks
     .venv/bin/python bench/lake.py --quick          all shapes, about 3 minutes, into build/benchmarks
     .venv/bin/python bench/lake.py --only a,c       single shapes
 
