@@ -72,8 +72,12 @@ class DemoBroker:
                 raise DemoError(self.how_it_ended()) from None
             raise DemoError(str(error)) from error
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            # A producer that is cancelled still waits for what it has sent; told once more, it gives that up.
+            while not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=_LOOK_INTERVAL_S)
+            if not task.cancelled():
+                task.exception()  # asyncio would tell of one that nobody has asked for
 
     def stop(self) -> float:
         """Stops the broker as Ctrl-C would and returns the seconds that took. It must end with exit code 0."""
