@@ -166,7 +166,7 @@ def test_an_interrupt_while_spark_is_at_work_leaves_nothing_behind(temporary: Pa
     eventually(lambda: list(temporary.iterdir()) == [], "the JVM has tidied up", within_s=60)
 
 
-@pytest.mark.parametrize("written", [0, 1], ids=["before it is written to", "while it is written to"])
+@pytest.mark.parametrize("written", [0, 1], ids=["at once", "while it is written to"])
 def test_a_broker_that_dies_is_named_at_once(temporary: Path, written: int) -> None:
     with demo_up_to("topic", "--records", "3000000") as (demo, output):
         logs = "headwater-demo-*/orders-*/*.log"

@@ -182,6 +182,20 @@ def test_a_commit_whose_answer_was_lost_counts(lake: Lake, table: str) -> None:
     assert state(lake, table) == REPLAYED
 
 
+def test_a_catalog_that_is_gone_afterwards_leaves_a_question_that_another_run_answers(
+    lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise RuntimeError("connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.lake.operations.replaying.table_history", gone)
+        with pytest.raises(LakeError, match=r"is not known: connection refused\. Run it again"):
+            lake.replay_rescued(table)
+    assert lake.replay_rescued(table).values == 0
+    assert state(lake, table) == REPLAYED
+
+
 def test_the_position_of_a_load_stays_and_policies_hold(lake: Lake, load: Load) -> None:
     load("priced", {"id": 1, "price": 5, "meta": {}, "none": None})
     load("priced", {"id": 2, "price": "a lot", "meta": {"by": "ann"}})

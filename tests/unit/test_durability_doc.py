@@ -13,7 +13,7 @@ NOT_PROMISED = "## What is not promised"
 
 def names_in(file: Path) -> set[str]:
     """The tests of a file: `test_x`, `TestX`, `TestX::test_y`."""
-    # No `ast`: in Python 3.11 it fails when a thread of another test shows a traceback meanwhile (gh-106905).
+    # No `ast`: in Python 3.11 it counts its depth wrongly after errors and beside other threads (gh-106905).
     module = symtable.symtable(file.read_text("utf-8"), file.name, "exec")
     names = {each.get_name() for each in module.get_symbols() if each.is_assigned()}
     for each in module.get_children():
