@@ -264,7 +264,8 @@ def offset_delete(wire: Wire, version: int) -> Any:
 
 @case
 def list_groups(wire: Wire, version: int) -> Any:
-    topic, simple, stable, new = create_topic(wire), new_group(wire), new_group(wire), new_group(wire)
+    topic, simple, stable = create_topic(wire), new_group(wire), new_group(wire)
+    new = new_group(wire, knows=topic)
     wire.send("offset_commit", group_id=simple, topics=offsets_to_commit(topic, {0: 5}))
     consumer = ConsumerMember(wire, new, "member", subscribed_topic_names=[topic.name])
     consumer.join()
@@ -286,7 +287,8 @@ def list_groups(wire: Wire, version: int) -> Any:
 
 @case
 def describe_groups(wire: Wire, version: int) -> Any:
-    topic, simple, stable, new = create_topic(wire), new_group(wire), new_group(wire), new_group(wire)
+    topic, simple, stable = create_topic(wire), new_group(wire), new_group(wire)
+    new = new_group(wire, knows=topic)
     for group in (simple, NAMELESS):
         wire.send("offset_commit", group_id=group, topics=offsets_to_commit(topic, {0: 5}))
     ConsumerMember(wire, new, "member", subscribed_topic_names=[topic.name]).join()
@@ -329,7 +331,8 @@ def delete_groups(wire: Wire, version: int) -> Any:
 
 @case
 def consumer_group_heartbeat(wire: Wire, version: int) -> Any:
-    topic, group = create_topic(wire, partitions=4), new_group(wire)
+    topic = create_topic(wire, partitions=4)
+    group = new_group(wire, knows=topic)
     first = ConsumerMember(wire, group, "first")
     second = ConsumerMember(wire, group, "second", instance_id="two")
     names = {group: "<group>"}
@@ -392,7 +395,8 @@ def consumer_group_heartbeat(wire: Wire, version: int) -> Any:
 
 @case
 def consumer_group_describe(wire: Wire, version: int) -> Any:
-    topic, group, empty, classic = create_topic(wire, partitions=3), new_group(wire), new_group(wire), new_group(wire)
+    topic = create_topic(wire, partitions=3)
+    group, empty, classic = new_group(wire, knows=topic), new_group(wire, knows=topic), new_group(wire)
     members = [
         ConsumerMember(wire, group, "first", subscribed_topic_names=[topic.name], rack_id="a rack"),
         ConsumerMember(wire, group, "second", instance_id="two", subscribed_topic_names=[topic.name, "absent-topic"]),

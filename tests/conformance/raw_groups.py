@@ -49,10 +49,21 @@ def wait_for_transaction_coordinator(wire: Wire, transactional_id: str) -> None:
     eventually(serves, f"the coordinator of transactional id {transactional_id}")
 
 
-def new_group(wire: Wire) -> str:
-    """The id of a group that does not exist yet, with its coordinator ready."""
-    group = unique_name("group")
+def new_group(wire: Wire, *, knows: Topic | None = None) -> str:
+    """The id of a group that does not exist yet, with its coordinator ready.
+
+    A coordinator hears of a new topic later than Metadata tells it, in Apache each partition of its log for itself:
+    members of the new protocol may find nothing to share for a moment. `knows`: a topic that it has heard of.
+    """
+    name = unique_name("group")
+    # To Java's hash of strings "Aa" is "BB": both groups have the same coordinator.
+    group, scout = f"{name}-Aa", f"{name}-BB"
     wait_for_group_coordinator(wire, group)
+    if knows:
+        member = ConsumerMember(wire, scout, "scout", subscribed_topic_names=[knows.name])
+        member.join()
+        eventually(lambda: member.report_owned() and member.owned, f"the group's coordinator knows {knows.name}")
+        member.heartbeat(member_epoch=LEAVING)
     return group
 
 

@@ -245,7 +245,7 @@ def test_a_classic_group_is_listed_and_described(
 def test_a_consumer_group_is_described_with_epochs_and_targets(
     admin: Admin, run: Run[Any], wire: Wire, topic: Topic
 ) -> None:
-    group, absent = new_group(wire), unique_name("absent")
+    group, absent = new_group(wire, knows=topic), unique_name("absent")
     member = ConsumerMember(wire, group, "member-a", instance_id="static-a", subscribed_topic_names=[topic.name])
     member.join()
     settle(member)

@@ -332,7 +332,8 @@ def joined_consumer(wire: Wire, group: str, topic: Topic, name: str) -> Consumer
 
 
 def test_a_consumer_member_waits_until_its_partitions_are_free(wire: Wire) -> None:
-    topic, group = create_topic(wire, partitions=2), new_group(wire)
+    topic = create_topic(wire, partitions=2)
+    group = new_group(wire, knows=topic)
     old = joined_consumer(wire, group, topic, "old")
     settle(old)
     assert old.partitions(topic) == [0, 1]
@@ -347,7 +348,8 @@ def test_a_consumer_member_waits_until_its_partitions_are_free(wire: Wire) -> No
 
 
 def test_a_consumer_member_commits_and_fetches_only_in_its_epoch(wire: Wire) -> None:
-    topic, group = create_topic(wire), new_group(wire)
+    topic = create_topic(wire)
+    group = new_group(wire, knows=topic)
     member = joined_consumer(wire, group, topic, "member")
     settle(member)
 
@@ -376,7 +378,8 @@ def test_a_consumer_member_commits_and_fetches_only_in_its_epoch(wire: Wire) -> 
 
 def test_a_consumer_member_that_was_lost_is_replaced_after_its_session(wire: Wire) -> None:
     """Seconds, not milliseconds: the session of the new protocol is the broker's to set."""
-    topic, group = create_topic(wire, partitions=2), new_group(wire)
+    topic = create_topic(wire, partitions=2)
+    group = new_group(wire, knows=topic)
     lost = joined_consumer(wire, group, topic, "lost")
     kept = joined_consumer(wire, group, topic, "kept")
     settle(lost, kept)
@@ -391,15 +394,8 @@ def test_a_consumer_member_that_was_lost_is_replaced_after_its_session(wire: Wir
 
 def test_a_fenced_consumer_member_joins_again_under_its_id(wire: Wire) -> None:
     """Only from the epoch before its own: so it must have come from 0 in one step, to a group that knows the topic."""
-    topic, group = create_topic(wire), new_group(wire)
-    scout = joined_consumer(wire, group, topic, "scout")
-
-    def topic_is_known() -> bool:
-        scout.report_owned()
-        return scout.partitions(topic) == [0]
-
-    eventually(topic_is_known, "the coordinator sees the new topic")
-    assert scout.heartbeat(member_epoch=LEAVING).error_code is ErrorCode.none
+    topic = create_topic(wire)
+    group = new_group(wire, knows=topic)
     member = joined_consumer(wire, group, topic, "member")
     assert member.partitions(topic) == [0]
     assert member.heartbeat(member_epoch=member.epoch + 5).error_code is ErrorCode.fenced_member_epoch

@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import typing
@@ -180,19 +181,21 @@ def test_attributes_of_a_topic_config_have_the_types_of_the_table() -> None:
     assert all(by_attribute[attribute].ignored for attribute in left_out)
 
 
-def test_the_package_imports_in_less_than_15_ms(tmp_path: Path) -> None:
+def test_the_package_imports_in_half_the_time_of_asyncio(tmp_path: Path) -> None:
     """On top of asyncio and dataclasses, which every process that uses it has loaded anyway."""
     program = (
-        "import asyncio, dataclasses, time\nstart = time.process_time()\n"
-        "from headwater.config import *\nprint(time.process_time() - start)"
+        "import time\nbefore = time.process_time()\n"
+        "import asyncio, dataclasses\nbetween = time.process_time()\n"
+        "from headwater.config import *\nafter = time.process_time()\n"
+        "print((after - between) / (between - before))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(tmp_path)
 
-    def import_seconds() -> float:
+    def share_of_asyncio() -> float:
         command = [sys.executable, "-c", program]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return float(run.stdout)
 
-    # The first run compiles, and a busy machine slows any of them down: the best one tells.
-    assert any(import_seconds() < 0.015 for _ in range(12))
+    share_of_asyncio()  # compiles
+    assert statistics.median(share_of_asyncio() for _ in range(7)) < 0.5
