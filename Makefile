@@ -1,5 +1,7 @@
 # Two commands do everything: `make demo` shows it, `make test` checks it. Both set up what they need.
 PYTHON := .venv/bin/python
+# Tests and the demo start hundreds of Pythons, of which each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test lint types contracts unit compile bench clean
 
