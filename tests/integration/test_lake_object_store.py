@@ -27,6 +27,7 @@ from headwater.lake.operations.explanations import Verdict
 from headwater.lake.operations.maintenance import Care
 from headwater.lake.operations.snapshots import table_history
 from headwater.lake.shapes import Policies
+from headwater.lake.sources.listing import list_files, parse_place
 from peers.object_store import ObjectStore
 from peers.object_store import object_store as object_store
 from peers.presence import require
@@ -226,6 +227,17 @@ def test_files_of_a_store_are_loaded_once_by_folder_and_pattern(lake: Lake, obje
     assert lake.status(table)[0].sources[0].lag.files == 1
     lake.load(source, into=table, source_options={"changed": "replace"})
     assert [row[0] for row in by_spark(lake, table, "id")] == [1, 2, 30]
+
+
+def test_a_folder_of_more_objects_than_a_store_tells_at_once_is_found_whole(object_store: ObjectStore) -> None:
+    names = [f"pages/{number % 7}/{number}.json" for number in range(3 * object_store.page)]
+    for name in names:
+        object_store.put(name, "{}")
+    before = len(object_store.requests())
+    assert sorted(each.path for each in list_files(parse_place("s3://bucket/pages"))) == sorted(
+        f"s3://bucket/{name}" for name in names
+    )
+    assert sum("continuation-token" in request for request in object_store.requests()[before:]) >= 2
 
 
 def test_csv_and_parquet_of_a_store_with_settings_in_its_url(lake: Lake, object_store: ObjectStore) -> None:

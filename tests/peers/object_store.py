@@ -33,6 +33,8 @@ class ObjectStore:
     """An empty store with one bucket, as long as the context lasts. All in it is in memory."""
 
     bucket = "bucket"
+    page = 20
+    """The most objects of which it tells in one answer. S3 tells of a thousand: whoever lists more must ask again."""
 
     def __init__(self) -> None:
         self.endpoint = f"http://{HOST}:{free_port()}"
@@ -45,9 +47,9 @@ class ObjectStore:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="headwater-store-")
-        log = Path(self._folder.name) / "log"
+        self._log = log = Path(self._folder.name) / "log"
         port = self.endpoint.rpartition(":")[2]
-        command = dies_with_parent([sys.executable, str(_SERVER), "-H", HOST, "-p", port])
+        command = dies_with_parent([sys.executable, str(_SERVER), str(self.page), "-H", HOST, "-p", port])
         # Its backend writes what is larger than a few KiB into files of its own, below the folder that goes with it.
         environment = {**os.environ, "TMPDIR": self._folder.name}
         with log.open("ab") as output:
@@ -106,6 +108,10 @@ class ObjectStore:
         with self.files().open_input_stream(f"{self.bucket}/{key}") as stream:
             content: bytes = stream.read()
         return content
+
+    def requests(self) -> list[str]:
+        """A line for each request that it was asked so far."""
+        return self._log.read_text().splitlines()
 
     def keys(self, prefix: str = "") -> list[str]:
         """The names of all objects that begin so, in their order.

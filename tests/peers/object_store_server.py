@@ -1,6 +1,7 @@
 """The process of `object_store.py`: moto's server, in which an object whose name has `aged` in it was written days ago.
 
-Nobody can set that from outside. `python object_store_server.py -H 127.0.0.1 -p 5000`
+It tells of no more objects in one answer than its first argument says, however many were asked for. Nobody can set
+either from outside. `python object_store_server.py 20 -H 127.0.0.1 -p 5000`
 """
 
 import sys
@@ -8,10 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from moto.s3.models import FakeKey
+from moto.s3.responses import S3Response
 from moto.server import main
 
 _AGE = timedelta(days=2)
 _make = FakeKey.__init__
+_list = S3Response.list_objects_v2
 
 
 def make(self: FakeKey, *given: Any, **named: Any) -> None:
@@ -22,6 +25,15 @@ def make(self: FakeKey, *given: Any, **named: Any) -> None:
         self.last_modified -= _AGE
 
 
+def list_objects(self: S3Response) -> Any:
+    """One page of them."""
+    page = sys.argv[1]
+    asked = self.querystring.get("max-keys", [page])[0]
+    self.querystring["max-keys"] = [min(asked, page, key=int)]
+    return _list(self)
+
+
 if __name__ == "__main__":
     FakeKey.__init__ = make  # type: ignore[method-assign]
-    main(sys.argv[1:])
+    S3Response.list_objects_v2 = list_objects  # type: ignore[method-assign]
+    main(sys.argv[2:])
