@@ -1,6 +1,6 @@
 # Two commands do everything: `make demo` shows it, `make test` checks it. Both set up what they need.
 PYTHON := .venv/bin/python
-# Tests and the demo start hundreds of Pythons, of which each would compile all that it imports.
+# Where it is set, each of the hundreds of Pythons that tests and the demo start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test lint types contracts unit compile bench clean

@@ -52,18 +52,17 @@ def wait_for_transaction_coordinator(wire: Wire, transactional_id: str) -> None:
 def new_group(wire: Wire, *, knows: Topic | None = None) -> str:
     """The id of a group that does not exist yet, with its coordinator ready.
 
-    A coordinator hears of a new topic later than Metadata tells it, in Apache each partition of its log for itself:
-    members of the new protocol may find nothing to share for a moment. `knows`: a topic that it has heard of.
+    `knows`: a topic of which that coordinator has heard, so that the first member gets its share when it joins.
     """
     name = unique_name("group")
     # To Java's hash of strings "Aa" is "BB": both groups have the same coordinator.
-    group, scout = f"{name}-Aa", f"{name}-BB"
+    group, scouting = f"{name}-Aa", f"{name}-BB"
     wait_for_group_coordinator(wire, group)
     if knows:
-        member = ConsumerMember(wire, scout, "scout", subscribed_topic_names=[knows.name])
-        member.join()
-        eventually(lambda: member.report_owned() and member.owned, f"the group's coordinator knows {knows.name}")
-        member.heartbeat(member_epoch=LEAVING)
+        scout = ConsumerMember(wire, scouting, "scout", subscribed_topic_names=[knows.name])
+        assert scout.join().error_code is ErrorCode.none
+        scout.wait_for_share()
+        assert scout.heartbeat(member_epoch=LEAVING).error_code is ErrorCode.none
     return group
 
 
@@ -248,6 +247,13 @@ class ConsumerMember:
         """A heartbeat that says which partitions it holds."""
         held = [{"topic_id": topic, "partitions": partitions} for topic, partitions in self.owned.items()]
         return self.heartbeat(version, topic_partitions=held)
+
+    def wait_for_share(self) -> None:
+        """Heartbeats until it is given something.
+
+        A coordinator hears of a new topic later than Metadata tells it; in Apache each partition of its log does.
+        """
+        eventually(lambda: self.report_owned() and self.owned, f"the share of {self.id}")
 
     def partitions(self, topic: Topic) -> list[int]:
         """What it holds of this topic."""

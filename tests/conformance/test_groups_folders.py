@@ -101,7 +101,8 @@ class Story:
             self.classic = self._classic_group(broker)
             self.new = ConsumerMember(wire, "new", "the-member", subscribed_topic_names=[self.topic.name])
             self.new.join()
-            eventually(lambda: self.new.report_owned() and self.new.owned, "the member's share")
+            self.new.wait_for_share()
+            settle(self.new)
             identity = {"member_id": self.new.id, "generation_id_or_member_epoch": self.new.epoch}
             wire.send("offset_commit", group_id="new", **identity, topics=offsets_to_commit(self.topic, {0: 3}))
             for group in ("idle", "gone"):

@@ -47,12 +47,12 @@ class ObjectStore:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="headwater-store-")
-        self._log = log = Path(self._folder.name) / "log"
+        self._log = Path(self._folder.name) / "log"
         port = self.endpoint.rpartition(":")[2]
         command = dies_with_parent([sys.executable, str(_SERVER), str(self.page), "-H", HOST, "-p", port])
         # Its backend writes what is larger than a few KiB into files of its own, below the folder that goes with it.
         environment = {**os.environ, "TMPDIR": self._folder.name}
-        with log.open("ab") as output:
+        with self._log.open("ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         deadline = time.monotonic() + _STARTUP_TIMEOUT_S
         while True:
@@ -60,8 +60,9 @@ class ObjectStore:
                 self.files(allow_bucket_creation=True).create_dir(self.bucket)
             except OSError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
+                    last_words = tail(self._log)  # the log goes with the folder
                     self.__exit__(None, None, None)
-                    raise ObjectStoreNotReadyError(f"no answer at {self.endpoint}: {error}\n{tail(log)}") from None
+                    raise ObjectStoreNotReadyError(f"no answer at {self.endpoint}: {error}\n{last_words}") from None
                 time.sleep(0.05)
             else:
                 return self
@@ -110,7 +111,7 @@ class ObjectStore:
         return content
 
     def requests(self) -> list[str]:
-        """A line for each request that it was asked so far."""
+        """Its log so far, in which each request has a line."""
         return self._log.read_text().splitlines()
 
     def keys(self, prefix: str = "") -> list[str]:
