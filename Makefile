@@ -9,8 +9,8 @@ help:
 	@echo "make demo   the main job, end to end, on your screen"
 	@echo "make test   lint, types, import contracts and every test"
 	@echo "make bench  side by side with Apache Kafka; writes docs/benchmarks/"
-	@echo "make soak   failing disks, a broker and a lake that are killed, for ten minutes or SECONDS=…"
-	@echo "make sanitize  the compiled readers under gcc's sanitizers, with harmed JSON for five minutes or SECONDS=…"
+	@echo "make soak   failing disks, kills, fuzzed decoders, hostile frames, for ten minutes or SECONDS=…"
+	@echo "make sanitize  the compiled readers under gcc's sanitizers, with harmed input for five minutes or SECONDS=…"
 	@echo "make setup  only .venv, with the headwater command"
 
 setup:
@@ -56,7 +56,7 @@ bench: setup peers compile
 SECONDS ?= 600
 .PHONY: soak
 soak: setup compile
-	$(PYTHON) scripts/soak.py --seconds $(SECONDS) $(if $(KIND),--only $(KIND)) $(if $(SEED),--seed $(SEED))
+	$(PYTHON) scripts/soak.py --seconds $(SECONDS) $(if $(KIND),--only $(KIND)) $(if $(SEED),--seed $(SEED)) $(if $(FRAMES),--frames $(FRAMES))
 
 # What is compiled and reads what strangers wrote, under gcc's sanitizers.
 .PHONY: sanitize

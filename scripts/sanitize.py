@@ -1,6 +1,6 @@
 """Runs what reads strangers' bytes in C under the sanitizers of gcc: addresses, and what C leaves undefined.
 
-    make sanitize                            the tests of the compiled readers, then five minutes of harmed JSON
+    make sanitize                            the tests of the compiled readers, then five minutes of harmed input
     make sanitize SECONDS=3600 SEED=1234     for longer, beginning with another seed
 
 The compiled modules are built in a copy of the sources, so that nothing of it is left among those that users run. A
@@ -20,7 +20,9 @@ from random import Random
 ROOT = Path(__file__).resolve().parents[1]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 FLAGS = f"{SANITIZERS} -fno-omit-frame-pointer -g -O1"
-ROOMS = ("headwater.lake.shapes", "headwater.protocol")
+ROOMS = ("headwater.client", "headwater.lake.shapes", "headwater.log", "headwater.protocol")
+FUZZED = ("fetch", "json", "messages", "records")
+"""The targets in `tests/fuzz/` whose decoders are compiled."""
 TESTS = ("tests/unit/lake/shapes", "tests/unit/protocol/test_records_hostile.py", "tests/unit/protocol/test_lanes.py")
 TOO_LARGE = "tests/unit/lake/shapes/test_large_records.py"
 """Each byte that Python has costs several here, and large records differ from small ones only in that."""
@@ -56,7 +58,7 @@ def _build(folder: Path) -> None:
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(command, cwd=folder, env=environment, check=True)
     built = {path.name.partition(".")[0] for path in sources.rglob("*.so")}
-    if not {"json_columns", "json_counting", "column_building", "record_reading"} <= built:
+    if not {"json_columns", "json_counting", "column_building", "record_reading", "fetch_lane"} <= built:
         sys.exit("sanitize: not all was built: is there a gcc with libasan and libubsan?")
 
 
@@ -79,6 +81,16 @@ def _library(name: str) -> str:
 
 
 def _fuzz(seconds: float, seed: int) -> None:
+    share_s = seconds / (1 + len(FUZZED))
+    _fuzz_lanes(share_s, seed)
+    from fuzz import harness
+
+    for target in FUZZED:
+        # The sanitizers claim terabytes of address space for themselves.
+        print(harness.fuzz(target, seed=seed, seconds=share_s, limit_memory=False), flush=True)
+
+
+def _fuzz_lanes(seconds: float, seed: int) -> None:
     from headwater.lake.shapes import json_columns
     from unit.lake.shapes.mutated_json import check_lanes
 
@@ -92,7 +104,7 @@ def _fuzz(seconds: float, seed: int) -> None:
             print(f"with seed {seed}:", flush=True)
             raise
         seed += 1
-    print(f"{seed - first:,} rounds of harmed JSON from seed {first}: nothing was found")
+    print(f"{seed - first:,} rounds of harmed JSON from seed {first}: nothing was found", flush=True)
 
 
 if __name__ == "__main__":

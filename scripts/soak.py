@@ -1,8 +1,11 @@
-"""What the tests do for seconds, for longer: a log on a failing disk, a broker and a lake that are killed, in rounds.
+"""What the tests do for seconds, for longer, in rounds: a log on a failing disk, a broker and a lake that are killed,
+decoders that are fuzzed, a broker under hostile frames.
 
     make soak                                ten minutes, and no fewer than 200 kills
     make soak SECONDS=3600                   an hour
     make soak KIND=log SEED=1234 SECONDS=1   one round again: as a failed run printed it
+    make soak KIND=fuzz SECONDS=36000        only the decoders, for a night
+    make soak KIND=frames FRAMES=10000000    one round of so many hostile frames
 
 A round on a failing disk that fails prints the shortest way to it. Any failure ends the run with exit code 1. When the
 broker is killed, the seed decides the moments, but the machine has its say too.
@@ -27,6 +30,9 @@ EXAMPLES_A_ROUND = 100
 STEPS_AN_EXAMPLE = 60
 KILLS_A_ROUND = 25
 HARMS_A_ROUND = 30
+FUZZED_S = 10.0
+"""How long each decoder is fuzzed in a round."""
+FRAMES_A_ROUND = 200_000
 LAKE_PATIENCE_S = 900.0
 """Two Sparks that start beside other work take minutes; what hangs still hangs after so long."""
 
@@ -77,9 +83,34 @@ def soak_lake(seed: int) -> None:
     print(f"  {chaos.deaths} deaths of the catalog, {chaos.kills} of jobs, {chaos.produced:,} records")
 
 
-SOAKS = {"log": soak_log, "cleaning": soak_cleaning, "kills": soak_kills, "lake": soak_lake}
+def soak_fuzz(seed: int) -> None:
+    """Every decoder of strangers' bytes."""
+    from fuzz import harness
+
+    for target in harness.TARGETS:
+        print(f"  {harness.fuzz(target, seed=seed, seconds=FUZZED_S)}", flush=True)
+
+
+def soak_frames(seed: int, frames: int = FRAMES_A_ROUND) -> None:
+    """A real broker under harmed frames."""
+    from integration.hostile_frames import HostileFrames
+
+    with tempfile.TemporaryDirectory() as folder:
+        fire = HostileFrames(Path(folder), seed)
+        fire.run(frames=frames)
+    print(f"  {fire.looked_at:,} hostile frames, the broker grew by {fire.grown_bytes / (1 << 20):.1f} MiB")
+
+
+SOAKS = {
+    "log": soak_log,
+    "cleaning": soak_cleaning,
+    "kills": soak_kills,
+    "lake": soak_lake,
+    "fuzz": soak_fuzz,
+    "frames": soak_frames,
+}
 """What runs; each takes a seed and raises when something is wrong."""
-SHARES = {"log": 1, "cleaning": 1, "kills": 2, "lake": 2}
+SHARES = {"log": 1, "cleaning": 1, "kills": 2, "lake": 2, "fuzz": 1, "frames": 1}
 """How the time is divided."""
 SECONDS_A_KILL = 3
 """So many kills there are at least, however slow the machine is: 200 in ten minutes."""
@@ -122,11 +153,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", choices=sorted(SOAKS), help="only this kind")
+    parser.add_argument("--frames", type=int, help="one round of so many hostile frames, and nothing else")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     # What recovery repairs is what is provoked here, thousands of times.
     logging.disable(logging.CRITICAL)
     seed = random.randrange(2**31) if arguments.seed is None else arguments.seed
+    if arguments.frames:
+        soak_frames(seed, arguments.frames)
+        return 0
     soak = Soak([arguments.only] if arguments.only else SOAKS, arguments.seconds, seed)
     soak.run()
     told = ", ".join(f"{rounds} of {kind}" for kind, rounds in soak.rounds.items())
