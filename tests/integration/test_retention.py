@@ -50,9 +50,11 @@ def earliest(wire: Wire, topic: Topic) -> int:
 
 
 def test_old_segments_go_and_the_rest_is_served(wire: Wire) -> None:
-    topic = create_topic(wire, configs={"internal.segment.bytes": "700", "retention.ms": str(2 * HOUR_MS)})
+    topic = create_topic(wire, configs={"internal.segment.bytes": "700", "retention.ms": "-1"})
     fill(wire, topic, hours_ago=3, count=12)
     fill(wire, topic, hours_ago=1, count=12)
+    # Only now: retention that runs while the records are written would find other segments.
+    alter_incrementally(wire, topic.name, ("retention.ms", SET, str(2 * HOUR_MS)))
     start = eventually(lambda: earliest(wire, topic), "a later start")
     assert 8 <= start <= 12
     assert list_offset(wire, topic, LATEST).offset == 24
