@@ -42,6 +42,7 @@ def read_endpoints(cursor: Cursor) -> list[NodeEndpoint]:
         start = cursor.advance(size)
         if tag == _NODE_ENDPOINTS_TAG:
             cursor.position = start
+            endpoints = []
             for _ in range(cursor.array(True, _SMALLEST_ENDPOINT_BYTES)):
                 node_id, host, port = cursor.int32(), cursor.string(True) or "", cursor.int32()
                 endpoints.append(NodeEndpoint(node_id, host, port, cursor.string(True)))
