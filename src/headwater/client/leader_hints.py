@@ -37,7 +37,7 @@ class LeaderHint(NamedTuple):
 def read_endpoints(cursor: Cursor) -> list[NodeEndpoint]:
     """The tagged fields at the end of an answer, of which one tells where the leaders are that it names."""
     endpoints: list[NodeEndpoint] = []
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         start = cursor.advance(size)
         if tag == _NODE_ENDPOINTS_TAG:

@@ -193,7 +193,7 @@ def _read_entity(plan: _Plan, cursor: Cursor) -> object:
 
 @cython.cfunc
 def _read_tagged_fields(plan: _Plan, cursor: Cursor, entity: Any) -> cython.bint:
-    count: cython.longlong = cursor.uvarint()
+    count: cython.longlong = cursor.tag_count()
     while count > 0:
         count -= 1
         tag: cython.longlong = cursor.uvarint()

@@ -19,6 +19,8 @@ cdef class Cursor:
     cpdef long long length(self, bint flexible) except? -1
     cpdef long long items(self, bint flexible, Py_ssize_t item_size) except? -1
     cpdef long long array(self, bint flexible, Py_ssize_t item_size) except? -1
+    cpdef long long tag_count(self) except? -1
+    cdef long long _counted(self, long long count, Py_ssize_t item_size) except? -1
     cpdef bint tags(self, bint flexible) except -1
 
 cpdef bytes uvarint_bytes(long long value)

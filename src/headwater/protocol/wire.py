@@ -20,9 +20,11 @@ if cython.compiled:
     from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 
 MAX_REQUEST_ITEMS = 1 << 17
-"""How many items the arrays of one request may have together. An item can take two bytes of the frame and a hundred of
-memory, so the size of the frame bounds too little. Reading this many holds the event loop for about 20 ms. Kafka has no
-such bound, and clients stay far below: it is a commit of 130,000 partitions."""
+"""How many items the arrays of one request may have together, tagged fields included.
+
+An item can take two bytes of the frame and a hundred of memory, so the size of the frame bounds too little. Reading
+this many holds the event loop for about 20 ms. Kafka has no such bound, and clients stay far below: it is a commit of
+130,000 partitions."""
 
 MAX_RESPONSE_ITEMS = 1 << 22
 """The same for a response: the Metadata of 600,000 partitions with three replicas, all of them in sync."""
@@ -123,25 +125,30 @@ class Cursor:
     def items(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
         """The length of an array whose items take at least `item_size` bytes, which is not 0; -1 for null."""
         length: cython.longlong = self.length(flexible)
-        if length > (self._end - self.position) // item_size:
-            raise MalformedRequestError(f"an array of {length} items at {self.position} in a frame of {self._end}")
-        if length > self._items_left:
-            raise MalformedRequestError(f"more items than a message may have: {length} at {self.position}")
-        if length < 0:
-            return -1
-        self._items_left -= length
-        return length
+        return -1 if length < 0 else self._counted(length, item_size)
 
     def array(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
         """The same where null counts as empty."""
         length: cython.longlong = self.items(flexible, item_size)
         return 0 if length < 0 else length
 
+    def tag_count(self) -> cython.longlong:
+        """How many tagged fields follow. They count as items: stepping over two bytes at a time takes its time too."""
+        return self._counted(self.uvarint(), 2)
+
+    def _counted(self, count: cython.longlong, item_size: cython.Py_ssize_t) -> cython.longlong:
+        if count > (self._end - self.position) // item_size:
+            raise MalformedRequestError(f"an array of {count} items at {self.position} in a frame of {self._end}")
+        if count > self._items_left:
+            raise MalformedRequestError(f"more items than a message may have: {count} at {self.position}")
+        self._items_left -= count
+        return count
+
     def tags(self, flexible: cython.bint) -> cython.bint:
         """Steps over the tagged fields that end every structure of a flexible version; True for the C side's sake."""
         count: cython.longlong
         if flexible:
-            count = self.uvarint()
+            count = self.tag_count()
             while count > 0:
                 self.uvarint()
                 self.advance(self.uvarint())

@@ -128,6 +128,18 @@ def test_items_of_all_arrays_count_together(form: Form) -> None:
         form("entity_reading").read_entity(entity, cursor)
 
 
+def test_tagged_fields_count_as_items_wherever_they_are_stepped_over(form: Form) -> None:
+    """A frame of 100 MiB could hold fifty million of them in front of a Produce request."""
+    many = MAX_REQUEST_ITEMS + 1
+    tags = form("wire").uvarint_bytes(many) + b"\1\0" * many
+    header = b"\0\3\0\x09" + b"\0\0\0\7" + b"\0\1x"
+    assert form("headers").read_header(memoryview(header + b"\2" + b"\1\0" * 2)).body == len(header) + 5
+    with pytest.raises(MalformedRequestError, match="more items"):
+        form("headers").read_header(memoryview(header + tags))
+    with pytest.raises(MalformedRequestError, match="more items"):
+        read(form, messages.request_type(METADATA.key, 9), b"\1\0\0\0" + tags)
+
+
 def test_every_item_of_every_array_takes_a_byte_at_least(form: Form) -> None:
     """Otherwise the bytes that are there could not say how many of them there may be."""
     for api in SERVED.values():

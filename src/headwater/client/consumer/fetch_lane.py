@@ -246,7 +246,7 @@ def _read_partition_tags(cursor: Cursor) -> tuple[tuple[int, int] | None, tuple[
     tag: cython.longlong
     start: cython.Py_ssize_t
     diverging = leader = None
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag = cursor.uvarint()
         size = cursor.uvarint()
         start = cursor.advance(size)

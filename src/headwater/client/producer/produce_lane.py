@@ -117,7 +117,7 @@ def _partition(cursor: Cursor, version: int, flexible: bool) -> PartitionAnswer:
 def _current_leader(cursor: Cursor) -> tuple[int, int] | None:
     """The tagged fields of a partition, of which one is its leader's node and epoch."""
     leader = None
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         start = cursor.advance(size)
         if tag == _CURRENT_LEADER_TAG:
