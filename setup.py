@@ -26,6 +26,7 @@ COMPILED = (
     "headwater.log.cleaning.raw_records",
     "headwater.protocol.batches",
     "headwater.protocol.column_building",
+    "headwater.protocol.entity_reading",
     "headwater.protocol.fetch_lane",
     "headwater.protocol.headers",
     "headwater.protocol.produce_lane",

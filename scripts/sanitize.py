@@ -23,7 +23,12 @@ FLAGS = f"{SANITIZERS} -fno-omit-frame-pointer -g -O1"
 ROOMS = ("headwater.client", "headwater.lake.shapes", "headwater.log", "headwater.protocol")
 FUZZED = ("fetch", "json", "messages", "records")
 """The targets in `tests/fuzz/` whose decoders are compiled."""
-TESTS = ("tests/unit/lake/shapes", "tests/unit/protocol/test_records_hostile.py", "tests/unit/protocol/test_lanes.py")
+TESTS = (
+    "tests/unit/lake/shapes",
+    "tests/unit/protocol/test_entity_reading.py",
+    "tests/unit/protocol/test_lanes.py",
+    "tests/unit/protocol/test_records_hostile.py",
+)
 TOO_LARGE = "tests/unit/lake/shapes/test_large_records.py"
 """Each byte that Python has costs several here, and large records differ from small ones only in that."""
 
@@ -58,7 +63,7 @@ def _build(folder: Path) -> None:
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(command, cwd=folder, env=environment, check=True)
     built = {path.name.partition(".")[0] for path in sources.rglob("*.so")}
-    if not {"json_columns", "json_counting", "column_building", "record_reading", "fetch_lane"} <= built:
+    if not {"json_columns", "column_building", "entity_reading", "record_reading", "fetch_lane"} <= built:
         sys.exit("sanitize: not all was built: is there a gcc with libasan and libubsan?")
 
 

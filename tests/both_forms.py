@@ -15,7 +15,7 @@ PROTOCOL = tuple(
     f"headwater.protocol.{part}"
     for part in (
         "batches", "record_reading", "record_decoding", "column_building", "record_columns", "record_writing",
-        "record_encoding", "records", "wire", "headers", "produce_lane", "fetch_lane",
+        "record_encoding", "records", "wire", "headers", "produce_lane", "fetch_lane", "entity_slots", "entity_reading",
     )
 )  # fmt: skip
 """Modules that are compiled and those between them, in the order of their imports."""
@@ -40,6 +40,7 @@ PRODUCER = (
 )
 
 _NEVER_COMPILED = (
+    "headwater.protocol.entity_slots",
     "headwater.protocol.record_columns",
     "headwater.protocol.records",
     "headwater.client.consumer.arrow",

@@ -38,13 +38,14 @@ from headwater.client.receiving import receive, receivers_of
 from headwater.client.security import tls_failure
 from headwater.client.settings import ConnectionSettings
 from headwater.client.statistics import ConnectionStatistics
+from headwater.protocol.errors import MalformedRequestError, MalformedResponseError
 from headwater.protocol.kafka_types import ErrorCode
-from headwater.protocol.messages import convert, request_type, response_type
+from headwater.protocol.messages import convert, decode_response, request_type
+from headwater.protocol.wire import Cursor
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest  # isort: skip
 from kio.schema.api_versions.v3.response import ApiVersionsResponse  # isort: skip
-from kio.serial import entity_reader, entity_writer  # isort: skip
-from kio.serial.errors import SerialError  # isort: skip
+from kio.serial import entity_writer  # isort: skip
 
 R = TypeVar("R")
 
@@ -52,12 +53,11 @@ _HEADER: Final = struct.Struct(">ihhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
 _API_VERSIONS_KEY: Final = 18
-_UNSUPPORTED_VERSION: Final = ErrorCode.unsupported_version.to_bytes(2, "big")
 _JOINED_BYTES: Final = 16 * 1024
 """Parts smaller than this are cheaper to copy together than to hand to the system one by one."""
 _GOODBYE_S: Final = 1.0
 _GRACE_S: Final = 0.1
-_UNREADABLE: Final = (SerialError, ValueError, OverflowError, MemoryError, IndexError)
+_UNREADABLE: Final = (MalformedRequestError, MalformedResponseError)
 _NOTHING: Final = memoryview(b"")
 _REST_WITHIN_MS: Final = 1
 _AHEAD_S: Final = 0.02
@@ -352,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
         message: Any = None
         if not pending.answer.done():
             try:
-                body = _after_tags(frame, 4) if pending.tagged_header else 4
+                body = _after_tags(frame) if pending.tagged_header else 4
                 message = pending.decode(frame, body) if pending.decode else frame[body:]
             except _UNREADABLE as error:
                 raise NotKafkaError(f"{self.address} sent an answer that cannot be read: {error}") from error
@@ -499,39 +499,15 @@ def _reason(error: Exception) -> str:
     return os.strerror(int(found[1])).lower() if found else str(error)
 
 
-def _after_tags(frame: memoryview, position: int) -> int:
-    """The position behind the tagged fields that begin at `position`; nobody has defined any for this place yet."""
-    if frame[position] == 0:
-        return position + 1
-    count, position = _unsigned_varint(frame, position)
-    for _ in range(count):
-        _, position = _unsigned_varint(frame, position)
-        size, position = _unsigned_varint(frame, position)
-        position += size
-    if position > len(frame):
-        raise ValueError("its header is longer than itself")
-    return position
-
-
-def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
+def _after_tags(frame: memoryview) -> int:
+    """Where the body of an answer begins whose header may have tagged fields. None is defined yet: all are skipped."""
+    if len(frame) > _CORRELATION_ID.size and frame[_CORRELATION_ID.size] == 0:
+        return _CORRELATION_ID.size + 1
+    cursor = Cursor(frame, _CORRELATION_ID.size)
+    cursor.tags(True)
+    return cursor.position
 
 
 def _decoder(api_key: int, version: int, answer_type: type[R]) -> Callable[[memoryview, int], R]:
     """Reads an answer of `version` and gives it as an `answer_type`."""
-    schema = response_type(api_key, version)
-
-    def decode(frame: memoryview, position: int) -> R:
-        found = schema
-        if api_key == _API_VERSIONS_KEY and frame[position : position + 2] == _UNSUPPORTED_VERSION:
-            found = response_type(api_key, 0)  # a broker too old for the asked version says so in version 0
-        return convert(entity_reader(found)(frame.toreadonly(), position)[0], answer_type)
-
-    return decode
+    return lambda frame, position: convert(decode_response(api_key, version, frame, position), answer_type)

@@ -5,6 +5,7 @@ Whoever is told goes to the new leader at once, without a question about the who
 
 from typing import NamedTuple
 
+from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.protocol.wire import Cursor
 from headwater.types import TopicPartition
@@ -36,13 +37,16 @@ class LeaderHint(NamedTuple):
 def read_endpoints(cursor: Cursor) -> list[NodeEndpoint]:
     """The tagged fields at the end of an answer, of which one tells where the leaders are that it names."""
     endpoints: list[NodeEndpoint] = []
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         start = cursor.advance(size)
         if tag == _NODE_ENDPOINTS_TAG:
-            content = Cursor(cursor.data[start : start + size], 0)
-            for _ in range(content.array(True, _SMALLEST_ENDPOINT_BYTES)):
-                node_id, host, port = content.int32(), content.string(True) or "", content.int32()
-                endpoints.append(NodeEndpoint(node_id, host, port, content.string(True)))
-                content.tags(True)
+            cursor.position = start
+            endpoints = []
+            for _ in range(cursor.array(True, _SMALLEST_ENDPOINT_BYTES)):
+                node_id, host, port = cursor.int32(), cursor.string(True) or "", cursor.int32()
+                endpoints.append(NodeEndpoint(node_id, host, port, cursor.string(True)))
+                cursor.tags(True)
+            if cursor.position != start + size:
+                raise MalformedRequestError(f"the endpoints at {start} are not as long as they claim: {size}")
     return endpoints

@@ -8,13 +8,12 @@ goes by; a test compares the bytes with kio's for every response that is served.
 import dataclasses
 import functools
 import struct
-import types
-import typing
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
+from headwater.protocol.entity_shapes import Shape, shapes
 from headwater.protocol.wire import length_bytes, string_bytes, uvarint_bytes
 
 Write = Callable[[list[bytes], Any], None]
@@ -32,7 +31,6 @@ _FIXED: Final = {
 }
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_THROTTLE: Final = timedelta(0)
-_MISSING: Final = dataclasses.MISSING
 
 
 def entity_writer(entity: type[Any]) -> Write:
@@ -47,21 +45,18 @@ _writers: dict[type[Any], Write] = {}
 
 
 def _make_writer(entity: type[Any]) -> Write:
-    hints = typing.get_type_hints(entity)
     flexible = entity.__flexible__
     steps: list[Write] = []
     run: list[tuple[str, str]] = []
     tagged: list[tuple[int, str, object, Write]] = []
-    for field in dataclasses.fields(entity):
-        hint, kind = hints[field.name], field.metadata.get("kafka_type", "")
-        tag = field.metadata.get("tag")
-        if tag is not None:
-            tagged.append((tag, field.name, _default(field, hint), _value_writer(hint, kind, flexible)))
-        elif kind in _FIXED and not _is_array(hint):
-            run.append((field.name, _FIXED[kind]))
+    for shape in shapes(entity):
+        if shape.tag is not None:
+            tagged.append((shape.tag, shape.name, shape.default, _value_writer(shape, flexible)))
+        elif shape.kind in _FIXED and not shape.is_array:
+            run.append((shape.name, _FIXED[shape.kind]))
         else:
             _end_run(run, steps)
-            steps.append(_field_writer(field.name, _value_writer(hint, kind, flexible)))
+            steps.append(_field_writer(shape.name, _value_writer(shape, flexible)))
     _end_run(run, steps)
     if flexible:
         steps.append(_tags_writer(sorted(tagged, key=lambda row: row[0])))
@@ -111,14 +106,13 @@ def _tags_writer(tagged: list[tuple[int, str, object, Write]]) -> Write:
     return write if tagged else lambda parts, entity: parts.append(b"\0")
 
 
-def _value_writer(hint: Any, kind: str, flexible: bool) -> Write:
-    if not _is_array(hint):
-        return _single_writer(hint, kind, flexible)
-    nested = _entity_in(hint)
-    pack = None if nested is None else _packer(nested)
+def _value_writer(shape: Shape, flexible: bool) -> Write:
+    if not shape.is_array:
+        return _single_writer(shape, flexible)
+    pack = None if shape.nested is None else _packer(shape.nested)
     if pack is not None:
         return functools.partial(_write_packed, flexible, pack)
-    item = _single_writer(_item_of(hint), kind, flexible)
+    item = _single_writer(dataclasses.replace(shape, nullable=False), flexible)
 
     def write(parts: list[bytes], values: Any) -> None:
         if values is None:
@@ -133,18 +127,13 @@ def _value_writer(hint: Any, kind: str, flexible: bool) -> Write:
 
 def _packer(entity: type[Any]) -> Callable[[Any], bytes] | None:
     """What packs an entity that has nothing but fields of a fixed size: nearly all rows of long arrays. Else None."""
-    fields = dataclasses.fields(entity)
-    kinds = [field.metadata.get("kafka_type", "") for field in fields]
-    hints = typing.get_type_hints(entity)
-    for field, kind in zip(fields, kinds, strict=True):
-        if kind not in _FIXED or _is_array(hints[field.name]) or "tag" in field.metadata:
-            return None
-    if len(fields) < 2:
+    found = shapes(entity)
+    if len(found) < 2 or any(one.kind not in _FIXED or one.is_array or one.tag is not None for one in found):
         return None
     # Behind the last field of a flexible entity stands the number of its tagged fields: none.
-    layout = ">" + "".join(_FIXED[kind] for kind in kinds) + ("x" if entity.__flexible__ else "")
+    layout = ">" + "".join(_FIXED[one.kind] for one in found) + ("x" if entity.__flexible__ else "")
     pack = struct.Struct(layout).pack
-    get = attrgetter(*(field.name for field in fields))
+    get = attrgetter(*(one.name for one in found))
     return lambda value: pack(*get(value))
 
 
@@ -154,18 +143,17 @@ def _write_packed(flexible: bool, pack: Callable[[Any], bytes], parts: list[byte
         parts.extend(map(pack, values))
 
 
-def _single_writer(hint: Any, kind: str, flexible: bool) -> Write:
-    nested = _entity_in(hint)
-    if nested is not None:
-        return _nested_writer(nested, optional=_is_optional(hint))
-    if kind in _FIXED:
-        pack = struct.Struct(">" + _FIXED[kind]).pack
+def _single_writer(shape: Shape, flexible: bool) -> Write:
+    if shape.nested is not None:
+        return _nested_writer(shape.nested, optional=shape.nullable)
+    if shape.kind in _FIXED:
+        pack = struct.Struct(">" + _FIXED[shape.kind]).pack
         return lambda parts, value: parts.append(pack(value))
-    if kind == "string":
+    if shape.kind == "string":
         return lambda parts, value: parts.append(string_bytes(value, flexible))
-    if kind in ("bytes", "records"):
+    if shape.kind in ("bytes", "records"):
         return functools.partial(_write_octets, flexible)
-    return _ODD[kind]
+    return _ODD[shape.kind]
 
 
 def _nested_writer(nested: type[Any], *, optional: bool) -> Write:
@@ -211,31 +199,3 @@ _ODD: Final[dict[str, Write]] = {
     "timedelta_i64": _write_i64_ms,
     "datetime_i64": _write_time,
 }
-
-
-def _default(field: "dataclasses.Field[Any]", hint: Any) -> object:
-    """The value that a tagged field need not be written for."""
-    if field.default is not _MISSING:
-        return field.default
-    return () if _is_array(hint) else None
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    return typing.get_args(hint) if is_union else (hint,)
-
-
-def _is_optional(hint: Any) -> bool:
-    return types.NoneType in _alternatives(hint)
-
-
-def _is_array(hint: Any) -> bool:
-    return any(typing.get_origin(one) is tuple for one in _alternatives(hint))
-
-
-def _item_of(hint: Any) -> Any:
-    return next(typing.get_args(one)[0] for one in _alternatives(hint) if typing.get_origin(one) is tuple)
-
-
-def _entity_in(hint: Any) -> type[Any] | None:
-    return next((one for one in _alternatives(hint) if isinstance(one, type) and dataclasses.is_dataclass(one)), None)

@@ -2,7 +2,7 @@
 
 from headwater.protocol.kafka_types import ErrorCode
 
-__all__ = ["ApiError", "ErrorCode", "MalformedRequestError"]
+__all__ = ["ApiError", "ErrorCode", "MalformedRequestError", "MalformedResponseError"]
 
 
 class ApiError(Exception):
@@ -19,3 +19,7 @@ class ApiError(Exception):
 
 class MalformedRequestError(ValueError):
     """Bytes that are no request of the protocol. The connection they came from is closed; nothing else is harmed."""
+
+
+class MalformedResponseError(ValueError):
+    """Bytes that are no response of the protocol; the connection they came from is of no use any more."""

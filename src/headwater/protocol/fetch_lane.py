@@ -128,7 +128,7 @@ def _read_partition(cursor: Cursor, version: cython.int) -> FetchPartition:
 
 def _read_replica_tag(cursor: Cursor, version: int, replica_id: int) -> int:
     """The tags at the end of the request; from version 15 on, tag 1 says which replica asks."""
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         start = cursor.advance(size)
         if tag == 1 and version >= 15 and size >= 4:

@@ -14,17 +14,20 @@ from typing import Any, TypeVar
 
 from headwater.protocol import kafka_types as _kafka_types  # first: see its docstring
 from headwater.protocol.apis import Api
+from headwater.protocol.entity_reading import read_entity
+from headwater.protocol.entity_shapes import nested_entity
 from headwater.protocol.entity_writing import entity_writer
-from headwater.protocol.errors import MalformedRequestError
+from headwater.protocol.errors import MalformedRequestError, MalformedResponseError
+from headwater.protocol.wire import MAX_REQUEST_ITEMS, MAX_RESPONSE_ITEMS, Cursor
 
 from kio.index import load_request_schema, load_response_schema  # isort: skip
-from kio.serial import entity_reader  # isort: skip
-from kio.serial.errors import SerialError  # isort: skip
 
 _ = _kafka_types
 T = TypeVar("T")
 _Converter = Callable[[Any], Any]
+_API_VERSIONS_KEY = 18
 _DESCRIBE_TRANSACTIONS_KEY = 65
+_UNSUPPORTED_VERSION = _kafka_types.ErrorCode.unsupported_version.to_bytes(2, "big")
 
 
 @functools.cache
@@ -35,7 +38,7 @@ def request_type(key: int, version: int) -> type[Any]:
 
 @functools.cache
 def response_type(key: int, version: int) -> type[Any]:
-    """kio's class for a response, or ours for the one that kio cannot read."""
+    """kio's class for a response, or ours for the one whose start times kio has no value for."""
     if key == _DESCRIBE_TRANSACTIONS_KEY:
         from headwater.protocol.transaction_descriptions import DescribeTransactionsResponse
 
@@ -43,23 +46,39 @@ def response_type(key: int, version: int) -> type[Any]:
     return load_response_schema(key, version)
 
 
-def decode_request(api: Api, version: int, frame: bytes, position: int) -> Any:
+def decode_request(api: Api, version: int, frame: bytes | memoryview, position: int) -> Any:
     """The request whose body starts at `position`; raises `MalformedRequestError` when the bytes are none.
 
     Bytes behind its end are not looked at, as in Kafka: librdkafka sends some with Metadata v13.
     """
+    schema = request_type(api.key, version)
     try:
-        request, _ = entity_reader(request_type(api.key, version))(frame, position)
-    except (SerialError, ValueError, OverflowError, MemoryError) as error:
+        return read_entity(schema, Cursor(memoryview(frame), position, MAX_REQUEST_ITEMS))
+    except Exception as error:
+        # Whatever they lead to: these are a stranger's bytes, and the connection they came from is all that ends.
         raise MalformedRequestError(f"{api.name} v{version} cannot be read: {error or type(error).__name__}") from error
-    return request
+
+
+def decode_response(key: int, version: int, frame: bytes | memoryview, position: int) -> Any:
+    """The response whose body starts at `position`; raises `MalformedResponseError` when the bytes are none.
+
+    A broker that does not know the version of an ApiVersions request says so in version 0.
+    """
+    if key == _API_VERSIONS_KEY and frame[position : position + 2] == _UNSUPPORTED_VERSION:
+        version = 0
+    schema = response_type(key, version)
+    try:
+        return read_entity(schema, Cursor(memoryview(frame), position, MAX_RESPONSE_ITEMS))
+    except Exception as error:
+        name = schema.__name__
+        raise MalformedResponseError(f"{name} v{version} cannot be read: {error or type(error).__name__}") from error
 
 
 def encode_response(api: Api, version: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of a response, length first. `response` may be of any version of the API's response."""
     parts = [b"", correlation_id.to_bytes(4, "big", signed=True)]
     # Clients read the ApiVersions response before they know what the broker speaks: its header never has tags.
-    if version >= api.flexible and api.key != 18:
+    if version >= api.flexible and api.key != _API_VERSIONS_KEY:
         parts.append(b"\0")
     if isinstance(response, bytes):
         parts.append(response)  # a handler's own encoder, where even ours would hold up the loop
@@ -111,7 +130,7 @@ def _make_converter(source: Any, target: Any) -> _Converter:
 
 def _field_converter(source: Any, target: Any) -> _Converter | None:
     """How a field's value changes between versions; None when it goes over as it is."""
-    source_entity, target_entity = _entity_in(source), _entity_in(target)
+    source_entity, target_entity = nested_entity(source), nested_entity(target)
     if source_entity is None or target_entity is None or source_entity is target_entity:
         return None
     one = _converter(source_entity, target_entity)
@@ -122,17 +141,6 @@ def _field_converter(source: Any, target: Any) -> _Converter | None:
         return None if value is None else one(value)
 
     return many
-
-
-def _entity_in(hint: Any) -> type[Any] | None:
-    """The nested entity type inside `X`, `X | None`, `tuple[X, ...]` or `tuple[X, ...] | None`."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) in (tuple, typing.Union):
-        for inner in typing.get_args(hint):
-            found = None if inner is Ellipsis else _entity_in(inner)
-            if found is not None:
-                return found
-        return None
-    return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
 
 
 @dataclasses.dataclass

@@ -1,7 +1,8 @@
 """The primitive types of the wire, read by a cursor that never leaves its frame.
 
-Only the byte lanes of Produce and Fetch use it; every other message goes through kio. Compiled by Cython (pure Python
-mode) and correct without it; every read is preceded by a comparison with the end of the frame.
+The byte lanes of Produce and Fetch use it, and `entity_reading.py` for every other message. Compiled by Cython (pure
+Python mode) and correct without it; every read is preceded by a comparison with the end of the frame, and nothing is
+allocated for a length that is only claimed.
 """
 # mypy: disallow-untyped-decorators=False
 
@@ -18,6 +19,18 @@ except ImportError:
 if cython.compiled:
     from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 
+MAX_REQUEST_ITEMS = 1 << 17
+"""How many items the arrays of one request may have together, tagged fields included.
+
+An item can take two bytes of the frame and a hundred of memory, so the size of the frame bounds too little. Reading
+this many holds the event loop for about 20 ms. Kafka has no such bound, and clients stay far below: it is a commit of
+130,000 partitions."""
+
+MAX_RESPONSE_ITEMS = 1 << 22
+"""The same for a response: the Metadata of 600,000 partitions with three replicas, all of them in sync."""
+
+_LONGEST_STRING = cython.declare(cython.Py_ssize_t, 0x7FFF)
+
 
 class Cursor:
     """Reads a frame from front to back. Every read past its end raises `MalformedRequestError`.
@@ -25,16 +38,17 @@ class Cursor:
     Its C attributes and methods are declared in `wire.pxd`.
     """
 
-    def __init__(self, data: memoryview, position: int) -> None:
+    def __init__(self, data: memoryview, position: int, max_items: int = MAX_REQUEST_ITEMS) -> None:
         view = octets(data)
         self.data = view
         self._end = len(view)
         self.position = min(max(position, 0), self._end)
+        self._items_left = max_items
         self._octets = _address(view)
 
     def advance(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Steps over `size` bytes and returns where they begin."""
-        start = self.position
+        start: cython.Py_ssize_t = self.position
         if size < 0 or size > self._end - start:
             raise MalformedRequestError(f"a field of {size} bytes at {start} in a frame of {self._end}")
         self.position = start + size
@@ -82,36 +96,59 @@ class Cursor:
         """`size` bytes of UTF-8."""
         start: cython.Py_ssize_t = self.advance(size)
         try:
-            return str(self.data[start : start + size], "utf-8")
+            found: str = _text_at(self._octets, start, size)
         except UnicodeDecodeError as error:
             raise MalformedRequestError(f"a string at {start} is not UTF-8") from error
+        return found
 
     def string(self, flexible: cython.bint) -> str | None:
-        """A string or null, compact in flexible versions."""
+        """A string or null, compact in flexible versions. Compact ones might be longer than others; Kafka's may not."""
         size: cython.Py_ssize_t = self.uvarint() - 1 if flexible else self.int16()
+        if size > _LONGEST_STRING:
+            raise MalformedRequestError(f"a string of {size} bytes at {self.position}: {_LONGEST_STRING} may be there")
         return None if size < 0 else self.text(size)
+
+    def octets(self, size: cython.Py_ssize_t) -> bytes:
+        """A copy of the next `size` bytes."""
+        start: cython.Py_ssize_t = self.advance(size)
+        copied: bytes = _copy_at(self._octets, start, size)
+        return copied
 
     def uuid(self) -> bytes:
         """The 16 bytes of a topic id."""
-        start: cython.Py_ssize_t = self.advance(16)
-        return bytes(self.data[start : start + 16])
+        return self.octets(16)
 
     def length(self, flexible: cython.bint) -> cython.longlong:
         """The length of bytes or of an array; -1 for null."""
         return self.uvarint() - 1 if flexible else self.int32()
 
-    def array(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
-        """The length of an array whose items take at least `item_size` bytes; null counts as empty."""
+    def items(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
+        """The length of an array whose items take at least `item_size` bytes, which is not 0; -1 for null."""
         length: cython.longlong = self.length(flexible)
-        if length > (self._end - self.position) // item_size:
-            raise MalformedRequestError(f"an array of {length} items at {self.position} in a frame of {self._end}")
+        return -1 if length < 0 else self._counted(length, item_size)
+
+    def array(self, flexible: cython.bint, item_size: cython.Py_ssize_t) -> cython.longlong:
+        """The same where null counts as empty."""
+        length: cython.longlong = self.items(flexible, item_size)
         return 0 if length < 0 else length
+
+    def tag_count(self) -> cython.longlong:
+        """How many tagged fields follow. They count as items: stepping over two bytes at a time takes its time too."""
+        return self._counted(self.uvarint(), 2)
+
+    def _counted(self, count: cython.longlong, item_size: cython.Py_ssize_t) -> cython.longlong:
+        if count > (self._end - self.position) // item_size:
+            raise MalformedRequestError(f"an array of {count} items at {self.position} in a frame of {self._end}")
+        if count > self._items_left:
+            raise MalformedRequestError(f"more items than a message may have: {count} at {self.position}")
+        self._items_left -= count
+        return count
 
     def tags(self, flexible: cython.bint) -> cython.bint:
         """Steps over the tagged fields that end every structure of a flexible version; True for the C side's sake."""
         count: cython.longlong
         if flexible:
-            count = self.uvarint()
+            count = self.tag_count()
             while count > 0:
                 self.uvarint()
                 self.advance(self.uvarint())
@@ -128,6 +165,26 @@ def _address(view: memoryview) -> cython.p_uchar:
         return cython.cast(cython.p_uchar, PyMemoryView_GET_BUFFER(view).buf)
     else:  # noqa: RET505
         return view
+
+
+@cython.cfunc
+@cython.inline
+def _text_at(data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> str:
+    if cython.compiled:
+        found: str = cython.cast(cython.p_char, data)[start : start + size].decode("utf-8")
+        return found
+    else:  # noqa: RET505
+        return str(data[start : start + size], "utf-8")
+
+
+@cython.cfunc
+@cython.inline
+def _copy_at(data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> bytes:
+    if cython.compiled:
+        copied: bytes = cython.cast(cython.p_char, data)[start : start + size]
+        return copied
+    else:  # noqa: RET505
+        return bytes(data[start : start + size])
 
 
 @cython.cfunc

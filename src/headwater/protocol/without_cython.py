@@ -42,6 +42,11 @@ def exceptval(value: object = None, *, check: bool = False) -> Callable[[_T], _T
     return _unchanged
 
 
+def cast(c_type: object, value: _T) -> _T:
+    """A value as a C type, which the compiled form does not check."""
+    return value
+
+
 def declare(c_type: object, value: Any = None, *, visibility: str = "private") -> Any:
     """A C variable with its value, or a C attribute of a class, of which instances set their own."""
     return value

@@ -15,6 +15,7 @@ from kio.serial import entity_reader, entity_writer
 
 from headwater.protocol import messages
 from headwater.protocol.apis import FETCH, PRODUCE
+from headwater.protocol.entity_shapes import nested_entity
 from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.kafka_types import ErrorCode
 
@@ -26,7 +27,7 @@ FETCH_VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
 
 
 def nested(entity: type[Any], field: str) -> type[Any]:
-    found = messages._entity_in(typing.get_type_hints(entity)[field])
+    found = nested_entity(typing.get_type_hints(entity)[field])
     assert found is not None
     return found
 

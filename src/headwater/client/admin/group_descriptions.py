@@ -8,6 +8,8 @@ from headwater.client.admin.routing import ask_each, coordinators
 from headwater.client.client import Client
 from headwater.client.coordinators import Coordinated, Coordinator
 from headwater.client.errors import ClientError, RefusedError, UnsupportedError
+from headwater.coordinator.group.consumer_protocol import read_assignment
+from headwater.coordinator.schema import CorruptRecordError
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.types import TopicPartition
 
@@ -17,7 +19,6 @@ from kio.schema.consumer_group_describe.v1.response import (  # isort: skip
     ConsumerGroupDescribeResponse,
 )
 from kio.schema.consumer_group_describe.v1.response import DescribedGroup as DescribedConsumerGroup  # isort: skip
-from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment  # isort: skip
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest  # isort: skip
 from kio.schema.describe_groups.v6.response import (  # isort: skip
     DescribedGroup,
@@ -25,8 +26,6 @@ from kio.schema.describe_groups.v6.response import (  # isort: skip
     DescribeGroupsResponse,
 )
 from kio.schema.types import GroupId  # isort: skip
-from kio.serial import entity_reader  # isort: skip
-from kio.serial.errors import SerialError  # isort: skip
 
 # What a classic group of consumers calls its protocol; others (Connect's, for one) share out no partitions.
 _CONSUMERS = "consumer"
@@ -107,7 +106,7 @@ def _classic_or_refused(found: DescribedGroup, coordinator: Coordinator) -> Grou
         return RefusedError(subject, ErrorCode.group_id_not_found)
     try:
         return _classic_group(found, coordinator)
-    except SerialError as error:
+    except CorruptRecordError as error:
         return ClientError(f"{subject}: an assignment of its leader cannot be read: {error}")
 
 
@@ -166,7 +165,5 @@ def _assigned_by_leader(member: DescribedGroupMember) -> tuple[TopicPartition, .
     """Reads the assignment that the group's leader made: a version, which later ones only add to, and the rest."""
     if len(member.member_assignment) <= 2:
         return ()
-    assignment, _ = entity_reader(ConsumerProtocolAssignment)(member.member_assignment, 2)
-    return tuple(
-        sorted(TopicPartition(topic.topic, n) for topic in assignment.assigned_partitions for n in topic.partitions)
-    )
+    assignment = read_assignment(member.member_assignment)
+    return tuple(sorted(TopicPartition(entry.topic, n) for entry in assignment.partitions for n in entry.partitions))

@@ -15,6 +15,7 @@ from headwater.client.errors import NotKafkaError
 from headwater.client.leader_hints import NodeEndpoint, read_endpoints
 from headwater.protocol.errors import MalformedRequestError
 from headwater.protocol.fetch_lane import FetchPartition
+from headwater.protocol.wire import MAX_RESPONSE_ITEMS
 
 try:
     import cython
@@ -172,7 +173,7 @@ def decode_fetch(version: int, body: memoryview) -> FetchAnswer:
     if not OLDEST_VERSION <= version <= NEWEST_VERSION:
         raise ValueError(f"Fetch version {version} is not spoken here, only {OLDEST_VERSION} to {NEWEST_VERSION}")
     try:
-        return _read_answer(Cursor(body, 0), version)
+        return _read_answer(Cursor(body, 0, MAX_RESPONSE_ITEMS), version)
     except MalformedRequestError as error:
         words = f"a broker answered a fetch (version {version}) with bytes that make no sense: {error}"
         raise NotKafkaError(words) from error
@@ -230,11 +231,10 @@ def _read_partition(cursor: Cursor, topic: Topic, version: cython.int) -> Partit
 
 def _read_aborted(cursor: Cursor, flexible: cython.bint) -> list[tuple[int, int]] | None:
     aborted: list[tuple[int, int]] = []
-    size: cython.longlong = cursor.length(flexible)
+    size: cython.longlong = cursor.items(flexible, _ABORTED_BYTES)
     if size < 0:
         return None
     for _ in range(size):
-        # A list that is longer than the answer ends here: each entry is read before the next is made room for.
         producer_id, first_offset = _ABORTED.unpack_from(cursor.data, cursor.advance(_ABORTED_BYTES))
         cursor.tags(flexible)
         aborted.append((producer_id, first_offset))
@@ -246,7 +246,7 @@ def _read_partition_tags(cursor: Cursor) -> tuple[tuple[int, int] | None, tuple[
     tag: cython.longlong
     start: cython.Py_ssize_t
     diverging = leader = None
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag = cursor.uvarint()
         size = cursor.uvarint()
         start = cursor.advance(size)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from headwater.client.leader_hints import NodeEndpoint, read_endpoints
-from headwater.protocol.wire import Cursor, length_bytes, string_bytes
+from headwater.protocol.wire import MAX_RESPONSE_ITEMS, Cursor, length_bytes, string_bytes
 
 PRODUCE_KEY: Final = 0
 OLDEST_VERSION: Final = 3
@@ -80,7 +80,7 @@ def encode_produce(
 def decode_produce(version: int, body: memoryview) -> ProduceAnswer:
     """The response in these bytes; `MalformedRequestError` when they are none."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
-    cursor = Cursor(body, 0)
+    cursor = Cursor(body, 0, MAX_RESPONSE_ITEMS)
     topics: list[tuple[TopicKey, list[PartitionAnswer]]] = []
     for _ in range(cursor.array(flexible, 3)):
         with_id = version >= FIRST_VERSION_WITH_TOPIC_ID
@@ -117,7 +117,7 @@ def _partition(cursor: Cursor, version: int, flexible: bool) -> PartitionAnswer:
 def _current_leader(cursor: Cursor) -> tuple[int, int] | None:
     """The tagged fields of a partition, of which one is its leader's node and epoch."""
     leader = None
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         start = cursor.advance(size)
         if tag == _CURRENT_LEADER_TAG:

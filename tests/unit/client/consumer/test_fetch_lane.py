@@ -16,6 +16,7 @@ from kio.serial import entity_writer
 from headwater.client.errors import NotKafkaError
 from headwater.protocol import messages
 from headwater.protocol.apis import FETCH
+from headwater.protocol.entity_shapes import nested_entity
 from headwater.protocol.kafka_types import ErrorCode
 
 Form = Callable[[str], ModuleType]
@@ -37,7 +38,7 @@ pairs = st.none() | st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 
 
 
 def nested(entity: type[Any], field: str) -> type[Any]:
-    found = messages._entity_in(typing.get_type_hints(entity)[field])
+    found = nested_entity(typing.get_type_hints(entity)[field])
     assert found is not None
     return found
 
