@@ -64,6 +64,11 @@ def seeds() -> list[bytes]:
     return found
 
 
+def frames() -> list[bytes]:
+    """Whole requests, each API in each version: header and body."""
+    return [seed[_HEAD.size :] for seed in seeds() if seed[0] == _FRAME]
+
+
 def wrongly_long() -> list[bytes]:
     """For each message in each version: each of its lengths replaced by such as are too much, negative or endless."""
     found = []
