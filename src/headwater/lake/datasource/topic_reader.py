@@ -104,7 +104,7 @@ class _Fetches:
             if not len(answer.records):
                 # The log goes on up to the end of the range at least, and has nothing more before it.
                 return None
-            chunk = chunk_of(self._partition, self._offset, answer, check_crcs=self._settings.check_crcs)
+            chunk = chunk_of(self._partition, self._offset, answer, self._rules)
             self._bytes_per_offset = chunk.size_bytes / (chunk.end.offset - self._offset)
             self._offset = chunk.end.offset
             if self._offset < self._end:
