@@ -464,11 +464,13 @@ class Consumer:
         return self._interceptors.consume(records) if records and self._interceptors else records
 
     def _skip_corrupt(self, batch: CorruptBatch) -> None:
-        if self.settings.corrupt_records_listener is not None:
-            self.settings.corrupt_records_listener(batch)
+        listener = self.settings.corrupt_records_listener
+        if listener is not None:
+            listener(batch)
         self.statistics.corrupt_batches += 1
         self.statistics.corrupt_bytes += batch.size_bytes
-        logger.warning("skipped %s", batch)
+        # Where somebody listens, it is told already.
+        logger.log(logging.WARNING if listener is None else logging.INFO, "skipped %s", batch)
 
     def _tell(self) -> None:
         self._news.set()
