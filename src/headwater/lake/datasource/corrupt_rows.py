@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.client.consumer.corrupt_batches import CorruptBatch
+from headwater.lake.corrupt_text import batch_text
 from headwater.lake.datasource.columns import CORRUPT, TOMBSTONE
-from headwater.lake.shapes.corrupt_text import batch_text
 
 
 class CorruptRows:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.datasource.file_manifest import AUTO, CsvOptions, ManifestFile
 from headwater.lake.datasource.file_names import delimiter_of
 from headwater.lake.datasource.file_streams import Files
-from headwater.lake.shapes.corrupt_text import record_text
 
 BLOCK_BYTES: Final = 16 << 20
 """No record may be longer: pyarrow looks for the end of a record within two blocks."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.datasource.columns import CORRUPT, RESCUED, SHAPE, TOMBSTONE, VALUE
 from headwater.lake.datasource.options import ValueLane
 from headwater.lake.errors import LakeUsageError
-from headwater.lake.shapes.corrupt_text import record_text
 
 if TYPE_CHECKING:
     from headwater.lake.shapes import Policies

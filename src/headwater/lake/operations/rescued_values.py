@@ -13,7 +13,7 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headwater.lake.shapes.corrupt_text import AS_BASE64
+from headwater.lake.corrupt_text import AS_BASE64
 from headwater.lake.shapes.fitting import ObjectFitter, Rescue
 from headwater.lake.shapes.json_text import NotJson, Value, scan_record
 from headwater.lake.shapes.paths import split

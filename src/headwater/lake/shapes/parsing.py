@@ -7,9 +7,9 @@ from typing import Final, cast
 
 import pyarrow as pa
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.errors import LakeError
 from headwater.lake.shapes.arrays import array_of
-from headwater.lake.shapes.corrupt_text import record_text
 from headwater.lake.shapes.fitting import ObjectFitter, Rescue
 from headwater.lake.shapes.json_block import block_of
 from headwater.lake.shapes.json_columns import ColumnReader
