@@ -233,13 +233,16 @@ def test_what_cannot_be_read_stops_a_load_or_is_kept_as_it_is(lake: Lake, tmp_pa
     batches = between_sound_ones(kinds)
     write_topics(tmp_path / "data", {"unreadable": batches})
     with LocalBroker(data=tmp_path / "data") as broker:
-        load = {"source": "topic:unreadable", "into": "shop.unreadable", "bootstrap": broker.bootstrap}
+
+        def load(**how: Any) -> Any:
+            return lake.load("topic:unreadable", into="shop.unreadable", bootstrap=broker.bootstrap, **how)
+
         with pytest.raises(LakeError, match=r"cannot read offsets 3 to 5 of partition unreadable-0 .*--skip-corrupt"):
-            lake.load(**load)
-        skipping = {**load, "source_options": {"corrupt_records": "skip"}, "mode": "upsert", "key": ("id",)}
-        report = lake.load(**skipping)
+            load()
+        skipping: dict[str, Any] = {"source_options": {"corrupt_records": "skip"}, "mode": "upsert", "key": ("id",)}
+        report = load(**skipping)
         assert (report.counts.rows, report.counts.corrupt) == (len(readable_offsets(kinds)) + 3, 3)
-        assert lake.load(**skipping).load_id is None
+        assert load(**skipping).load_id is None
         seen = rows(lake, "select _offset, id, _corrupt_record from shop.unreadable order by _offset")
         assert [offset for offset, id_, _ in seen if id_ == offset] == readable_offsets(kinds)
         kept = [(offset, text) for offset, id_, text in seen if id_ is None]

@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
         yield broker
 
 
-def reader(broker: LocalBroker, topic: str = "all", **settings: object) -> Consumer:
+def reader(broker: LocalBroker, topic: str = "all", **settings: Any) -> Consumer:
     settings = {"auto_offset_reset": "earliest", "decompressed_batch_max_bytes": 1 << 20, **settings}
     consumer = Consumer(broker.bootstrap, **settings)
     consumer.assign([TopicPartition(topic, 0)])
@@ -83,7 +84,11 @@ def test_an_application_goes_on_by_seeking(broker: LocalBroker) -> None:
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_rows_are_read_on_behind_what_is_skipped(broker: LocalBroker, isolation: str) -> None:
     skipped: list[CorruptBatch] = []
-    options = {"corrupt_records": "skip", "corrupt_records_listener": skipped.append, "isolation_level": isolation}
+    options: dict[str, Any] = {
+        "corrupt_records": "skip",
+        "corrupt_records_listener": skipped.append,
+        "isolation_level": isolation,
+    }
     with reader(broker, **options) as consumer:
         assert rows_until(consumer, END) == readable_offsets(ALL)
         assert consumer.statistics.corrupt_batches == len(ALL)

@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
         batches = FetchedBatches(
             topic, number, records, 0, len(records), offset, aborted, check_crcs, limit_bytes, skip, log_end
         )
-        if batches.ends_surely and batches.end_offset <= offset:
+        if batches.ends_too_early:
             return None
         epoch = batches.end_epoch
         return cls(batches, Position(batches.end_offset, NO_EPOCH if epoch is None else epoch), records, aborted)

@@ -266,6 +266,11 @@ class FetchedBatches:
             return False
         return self.log_end < 0 or self.end_offset <= self.log_end
 
+    @property
+    def ends_too_early(self) -> bool:
+        """Whether all batches end before what was asked for: more of such answers lead nowhere."""
+        return self._failure is None and not self._last_lies and self.end_offset <= self.fetch_offset
+
     def _find_batches(self, start: int, end: int) -> None:
         """Goes over the headers of all whole batches, or of those before one whose size makes no sense."""
         headers: list[BatchHeader] = []
