@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from headwater.cli.terminal import escaped, escaped_json, is_terminal, say
+from headwater.cli.terminal import escaped, escaped_json, is_terminal, say, shown
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -59,7 +59,7 @@ def confirm(question: str, *, because: str) -> None:
     """Asks a person before something that cannot be undone; a script has to say --yes."""
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{because}: confirm it with --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
+    typer.confirm(shown(question, sys.stderr), abort=True, err=True)
 
 
 def fail(message: str) -> NoReturn:
