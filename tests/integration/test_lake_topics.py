@@ -1,8 +1,10 @@
 """Topics into tables: what is new is loaded once, whatever shape it has, and every engine reads the same."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -13,6 +15,7 @@ from headwater.lake import Lake, LakeError, LakeUsageError
 from headwater.lake.sources.topics import offsets_of
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
+from unreadable_topics import between_sound_ones, lost_offsets, readable_offsets, write_topics
 
 pytestmark = pyspark_leaves_sockets
 
@@ -223,3 +226,33 @@ def test_mistakes_are_told_in_words(lake: Lake, load: Load) -> None:
         lake.load("topic:orders", into="orders")
     with pytest.raises(LakeUsageError, match="check its name"):
         load("nowhere")
+
+
+def test_what_cannot_be_read_stops_a_load_or_is_kept_as_it_is(lake: Lake, tmp_path: Path) -> None:
+    kinds = ["checksum", "half", "zstd"]
+    batches = between_sound_ones(kinds)
+    write_topics(tmp_path / "data", {"unreadable": batches})
+    with LocalBroker(data=tmp_path / "data") as broker:
+
+        def load(**how: Any) -> Any:
+            return lake.load("topic:unreadable", into="shop.unreadable", bootstrap=broker.bootstrap, **how)
+
+        with pytest.raises(LakeError, match=r"cannot read offsets 3 to 5 of partition unreadable-0 .*--skip-corrupt"):
+            load()
+        skipping: dict[str, Any] = {"source_options": {"corrupt_records": "skip"}, "mode": "upsert", "key": ("id",)}
+        report = load(**skipping)
+        assert (report.counts.rows, report.counts.corrupt) == (len(readable_offsets(kinds)) + 3, 3)
+        assert load(**skipping).load_id is None
+        seen = rows(lake, "select _offset, id, _corrupt_record from shop.unreadable order by _offset")
+        assert [offset for offset, id_, _ in seen if id_ == offset] == readable_offsets(kinds)
+        kept = [(offset, text) for offset, id_, text in seen if id_ is None]
+        assert kept == [
+            (lost_offsets(number, kind)[0], "batch-base64:" + base64.b64encode(batches[2 * number + 1]).decode())
+            for number, kind in enumerate(kinds)
+        ]
+        assert lake.replay_rescued("shop.unreadable").left_records == 3
+        reading = lake.spark.read.format("headwater").option("bootstrap", broker.bootstrap)
+        reading = reading.option("topics", "unreadable").option("corrupt.records", "skip")
+        assert reading.load().count() == len(readable_offsets(kinds))
+        text = reading.option("value", "text").load().where("_corrupt_record is not null")
+        assert sorted(row._offset for row in text.collect()) == [offset for offset, _ in kept]

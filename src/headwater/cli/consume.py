@@ -8,10 +8,23 @@ import typer
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, unescaped
 from headwater.cli.output import run_or_fail
-from headwater.cli.record_format import Columns, Formatter, columns, format_string, json_line
+from headwater.cli.record_format import (
+    Clean,
+    Columns,
+    Formatter,
+    as_it_is,
+    columns,
+    format_string,
+    json_line,
+    json_line_for_terminals,
+)
 from headwater.cli.start_position import StartAt, parse_start
+from headwater.cli.terminal import escaped_bytes, is_terminal
 
 app = new_app()
+
+_SKIPPED = 3
+"""The exit code of a run that has skipped something."""
 
 
 @app.command()
@@ -64,6 +77,10 @@ def consume(
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out open and aborted transactions.")
     ] = False,
+    skip_corrupt: Annotated[
+        bool,
+        typer.Option("--skip-corrupt", help="Go on behind records that cannot be read, and tell of them on stderr."),
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -77,10 +94,12 @@ def consume(
     )
     if sum((format_ is not None, as_json, wanted.any)) > 1:
         raise typer.BadParameter("choose one of --format, --json and --print-…")
-    formatter = _formatter(format_, as_json, wanted, unescaped(separator), unescaped(null_value), unescaped(delimiter))
+    clean = escaped_bytes if is_terminal() else as_it_is
+    parts = (unescaped(separator), unescaped(null_value), unescaped(delimiter))
+    formatter = _formatter(format_, as_json, wanted, *parts, clean)
     start = _start(from_beginning, offset)
 
-    from headwater.cli.consume_job import Job, run_job
+    from headwater.cli.consume_job import Job, Skipped, run_job
     from headwater.cli.stop_signals import StopSignals
 
     job = Job(
@@ -91,7 +110,10 @@ def consume(
         timeout_s=timeout,
         until_end=until_end,
         read_committed=read_committed,
+        skip_corrupt=skip_corrupt,
+        skipped=Skipped(),
         formatter=formatter,
+        plain_clean=clean,
         plain_line_end=unescaped(delimiter),
         plain_null=unescaped(null_value),
     )
@@ -100,21 +122,29 @@ def consume(
         try:
             run_or_fail(run_job(bootstrap, job, signals))
         except (KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
-            raise typer.Exit(0) from None
+            raise typer.Exit(_SKIPPED if job.skipped.batches else 0) from None
+    if job.skipped.batches:
+        raise typer.Exit(_SKIPPED)
 
 
 def _formatter(
-    format_: str | None, as_json: bool, wanted: Columns, separator: bytes, null: bytes, line_end: bytes
+    format_: str | None,
+    as_json: bool,
+    wanted: Columns,
+    separator: bytes,
+    null: bytes,
+    line_end: bytes,
+    clean: Clean,
 ) -> Formatter | None:
     """None for plain values, which have a faster way."""
     if as_json:
-        return json_line
+        return json_line if clean is as_it_is else json_line_for_terminals
     if format_ is not None:
         try:
-            return format_string(format_, null)
+            return format_string(format_, null, clean)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--format") from None
-    return columns(wanted, separator, null, line_end) if wanted.any else None
+    return columns(wanted, separator, null, line_end, clean) if wanted.any else None
 
 
 def _start(from_beginning: bool, offset: str | None) -> StartAt:

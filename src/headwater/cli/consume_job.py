@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.cli.consume_patience import Patience
-from headwater.cli.output import CLIENT_ID, complain
-from headwater.cli.record_format import Formatter
+from headwater.cli.output import CLIENT_ID, complain, counted
+from headwater.cli.record_format import Clean, Formatter, as_it_is
 from headwater.cli.start_position import StartAt, start_offsets
 from headwater.cli.stop_signals import StopSignals
 from headwater.client import Client, RefusedError
 from headwater.client.consumer.consumer import Consumer
+from headwater.client.consumer.corrupt_batches import CorruptBatch
 from headwater.client.consumer.errors import OffsetOutOfRangeError
 from headwater.client.consumer.records import Record
+from headwater.client.errors import ClientError, CorruptRecordError
 from headwater.protocol.errors import ErrorCode
 from headwater.types import TopicPartition
 
@@ -23,6 +25,26 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
 _RECORDS_AT_ONCE: Final = 20_000
 _LOOK_S: Final = 0.05
+
+
+class Skipped:
+    """Tells of each batch that is skipped, and at the end how much that was."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._offsets = 0
+
+    def __call__(self, batch: CorruptBatch) -> None:
+        """Tells of a batch."""
+        self.batches += 1
+        self._offsets += max(batch.next_offset - batch.first_offset, 0)
+        complain(f"skipped {batch}")
+
+    def sum_up(self) -> None:
+        """Says nothing where nothing was skipped."""
+        if self.batches:
+            batches = "1 batch" if self.batches == 1 else f"{self.batches:,} batches"
+            complain(f"skipped {counted(self._offsets, 'offset')} in {batches} that could not be read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +58,10 @@ class Job:
     timeout_s: float | None
     until_end: bool
     read_committed: bool
+    skip_corrupt: bool
+    skipped: Skipped
     formatter: Formatter | None
+    plain_clean: Clean
     plain_line_end: bytes
     plain_null: bytes
 
@@ -54,11 +79,22 @@ async def run_job(bootstrap: str, job: Job, signals: StopSignals) -> None:
         fetch_max_wait_ms=round(max_wait_s * 1000),
         isolation_level="read_committed" if job.read_committed else "read_uncommitted",
         max_partition_fetch_bytes=_PARTITION_MAX_BYTES,
+        corrupt_records="skip" if job.skip_corrupt else "fail",
+        corrupt_records_listener=job.skipped,
     )
-    async with consumer:
-        ends = await _start(consumer, job)
-        if consumer.assignment():
-            await _write_all(consumer, job, ends, signals)
+    try:
+        async with consumer:
+            ends = await _start(consumer, job)
+            if consumer.assignment():
+                await _write_all(consumer, job, ends, signals)
+    except CorruptRecordError as error:
+        found = error.batch
+        raise ClientError(
+            f"cannot read {found}; --skip-corrupt goes on behind it, --offset {found.next_offset} "
+            f"--partition {found.partition.partition} starts there"
+        ) from None
+    finally:
+        job.skipped.sum_up()
 
 
 async def _start(consumer: Consumer, job: Job) -> dict[int, int]:
@@ -146,6 +182,8 @@ def _write_whole(data: bytes) -> None:
 
 def _plain(records: Sequence[Record], job: Job) -> bytes:
     values = [record.value for record in records]
+    if job.plain_clean is not as_it_is:
+        values = [None if value is None else job.plain_clean(value) for value in values]
     values.append(b"")  # so that the last record is ended too
     if None in values:
         return job.plain_line_end.join([job.plain_null if value is None else value for value in values])

@@ -21,6 +21,7 @@ from headwater.cli.reset_plan import (
     parse_scope,
     plan_csv,
 )
+from headwater.cli.terminal import say
 
 if TYPE_CHECKING:
     from headwater.cli.reset_job import Plan
@@ -115,7 +116,7 @@ def _show(plan: "Plan", *, executed: bool, export: bool, as_json: bool) -> None:
             {"executed": executed, "offsets": [_as_json(group, new) for group, offsets in plan for new in offsets]}
         )
     elif export:
-        print(plan_csv(plan, with_group=len(plan) > 1), end="")
+        say(plan_csv(plan, with_group=len(plan) > 1), end="")
     else:
         rows = [(group, *new.partition, new.current, new.new) for group, offsets in plan for new in offsets]
         print_table(_COLUMNS, rows, numeric=_COLUMNS[2:])

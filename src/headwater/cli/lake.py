@@ -24,6 +24,7 @@ from headwater.cli.lake_run import run
 from headwater.cli.lake_status import history, status
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, pairs
 from headwater.cli.output import fail, print_json, print_table
+from headwater.cli.terminal import say
 from headwater.lake.values import partitions, policies, seconds, size_bytes
 
 
@@ -88,17 +89,27 @@ def load(
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the source; may be repeated."),
     ] = None,
+    skip_corrupt: Annotated[
+        bool,
+        typer.Option(
+            "--skip-corrupt",
+            help="Go on behind records of a topic that cannot be read; _corrupt_record keeps the bytes.",
+        ),
+    ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Load what is new in a source into a table."""
+    source_options = pairs(source_option or (), "--option")
+    if skip_corrupt:
+        source_options["corrupt_records"] = "skip"
     with opened_lake(warehouse, catalog, master, conf, create=True, plan=plan) as lake:
         report = lake.load(
             source,
             into=into,
             bootstrap=bootstrap,
-            source_options=pairs(source_option or (), "--option"),
+            source_options=source_options,
             plan_only=plan,
             mode=mode.value,
             key=tuple(key or ()),
@@ -113,7 +124,7 @@ def load(
     if as_json:
         print_json(report_json(report))
     else:
-        print("\n".join(report_lines(report, planned=plan)))
+        say("\n".join(report_lines(report, planned=plan)))
 
 
 @app.command()
@@ -150,9 +161,9 @@ def setup(
 
     try:
         java = install_java()
-        print(f"Java {java_version(java)}: {java}")
+        say(f"Java {java_version(java)}: {java}")
         for jar in jars((ICEBERG, POSTGRESQL, *((ICEBERG_AWS,) if with_s3 else ()))):
-            print(f"jar: {jar}")
+            say(f"jar: {jar}")
     except LakeError as error:
         fail(str(error))
 

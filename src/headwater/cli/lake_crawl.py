@@ -7,6 +7,7 @@ import typer
 
 from headwater.cli.options import Json
 from headwater.cli.output import counted, fail, print_json, without_user
+from headwater.cli.terminal import say
 
 if TYPE_CHECKING:
     from headwater.lake.crawling.proposals import Crawl
@@ -41,10 +42,10 @@ def crawl(
     if as_json:
         print_json(crawl_json(found))
     elif out is None:
-        print(text, end="")
+        say(text, end="")
     else:
         left_out = f", {len(found.left_out):,} left out" if found.left_out else ""
-        print(f"{out}: {counted(len(found.proposals), 'load')} proposed{left_out}")
+        say(f"{out}: {counted(len(found.proposals), 'load')} proposed{left_out}")
 
 
 def crawl_json(found: "Crawl") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headwater.cli.lake_reports import report_json, report_lines
 from headwater.cli.lake_signals import StopAfterLoad
 from headwater.cli.options import Json
 from headwater.cli.output import complain, print_json
+from headwater.cli.terminal import escaped_json, is_terminal, say
 
 if TYPE_CHECKING:
     from headwater.lake import Lake
@@ -104,11 +105,12 @@ def _print(result: "JobResult") -> None:
     if result.failed_for_s is not None:
         complain(f"{name}: works again after {result.failed_for_s:.0f} s")
     if result.report is not None and (result.loaded or result.failed_for_s is None):
-        print("\n".join(report_lines(result.report)), flush=True)
+        say("\n".join(report_lines(result.report)), flush=True)
 
 
 def _print_json_line(result: "JobResult") -> None:
-    print(json.dumps(result_json(result), ensure_ascii=False), flush=True)
+    text = json.dumps(result_json(result), ensure_ascii=False)
+    print(escaped_json(text) if is_terminal() else text, flush=True)
 
 
 def result_json(result: "JobResult") -> dict[str, Any]:

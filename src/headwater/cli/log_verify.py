@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
 from headwater.cli.progress import byte_progress
+from headwater.cli.terminal import say
 from headwater.log.filesystem import FileSystem
 from headwater.log.inspection.verify import Verification
 from headwater.log.inspection.verify_partition import Fault
@@ -34,7 +35,7 @@ def verify_folder(folder: Path, *, as_json: bool) -> bool:
             for fault in verification.faults():
                 faults.append(fault)
                 if not as_json:
-                    print(fault)
+                    say(str(fault))
         except OSError as error:
             fail(f"cannot read {error.filename}: {error.strerror}")
     verified = verification.verified
@@ -59,7 +60,7 @@ def verify_folder(folder: Path, *, as_json: bool) -> bool:
                 bytes_for_people(verified.size_bytes),
             )
         )
-        print(f"{counted(len(faults), 'fault') if faults else 'No faults'} in {looked_at}.")
+        say(f"{counted(len(faults), 'fault') if faults else 'No faults'} in {looked_at}.")
     return not faults
 
 

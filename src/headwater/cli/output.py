@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
+from headwater.cli.terminal import escaped, escaped_json, is_terminal, say, shown
+
 if TYPE_CHECKING:
     from headwater.client import Client
 
@@ -42,7 +44,7 @@ def run_or_fail(operation: "Coroutine[Any, Any, T]") -> T:
 
 def complain(message: str) -> None:
     """Says on stderr what went wrong."""
-    print(f"headwater: {message}", file=sys.stderr)
+    say(f"headwater: {message}", file=sys.stderr)
 
 
 def exit_if_failed(failures: Sequence[Exception]) -> None:
@@ -57,7 +59,7 @@ def confirm(question: str, *, because: str) -> None:
     """Asks a person before something that cannot be undone; a script has to say --yes."""
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{because}: confirm it with --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
+    typer.confirm(shown(question, sys.stderr), abort=True, err=True)
 
 
 def fail(message: str) -> NoReturn:
@@ -77,7 +79,8 @@ def without_user(url: str) -> str:
 
 def print_json(value: object) -> None:
     """One JSON document, indented."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    print(escaped_json(text) if is_terminal() else text)
 
 
 def print_table(
@@ -92,8 +95,8 @@ def print_table(
     A terminal that is too narrow folds long cells, and cuts those of `shortened` columns.
     """
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_ruled(columns, cells, numeric, shortened)
+    if is_terminal():
+        _print_ruled(columns, [[escaped(cell) for cell in row] for row in cells], numeric, shortened)
     else:
         print("\n".join(aligned(columns, cells, numeric)))
 
@@ -120,7 +123,7 @@ def print_fields(fields: Mapping[str, object]) -> None:
     """One thing that has too many columns for a table: a line for each."""
     width = max(map(len, fields))
     for name, value in fields.items():
-        print(f"{name:{width}}  {'-' if value is None else value}")
+        say(f"{name:{width}}  {'-' if value is None else value}")
 
 
 def _print_ruled(

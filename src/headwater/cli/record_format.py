@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from headwater.cli.options import unescaped
+from headwater.cli.terminal import escaped_json
 
 
 class RecordView(Protocol):
@@ -33,16 +34,24 @@ class RecordView(Protocol):
 
 
 Formatter: TypeAlias = Callable[[RecordView], bytes]
+Clean: TypeAlias = Callable[[bytes], bytes]
+"""What is done to all that comes from a record before it is printed: nothing, or for a terminal `escaped_bytes`."""
+
 _Part: TypeAlias = Callable[[RecordView], bytes]
 
 
-def format_string(text: str, null: bytes) -> Formatter:
+def as_it_is(data: bytes) -> bytes:
+    """Every byte, for pipes and files."""
+    return data
+
+
+def format_string(text: str, null: bytes, clean: Clean = as_it_is) -> Formatter:
     r"""A formatter for kcat's letters: %t %p %o %k %K %s %S %R %h %T and %%, with escapes as `\n`.
 
     >>> format_string(r"%t [%p] at offset %o: key %k: %s\n", b"NULL")  # doctest: +ELLIPSIS
     <function ...>
     """
-    letters = _letters(null)
+    letters = _letters(null, clean)
     parts: list[_Part] = []
     for piece in re.split(r"(%.)", text, flags=re.DOTALL):
         if len(piece) == 2 and piece[0] == "%":
@@ -58,17 +67,17 @@ def format_string(text: str, null: bytes) -> Formatter:
     return apply
 
 
-def _letters(null: bytes) -> dict[str, _Part]:
+def _letters(null: bytes, clean: Clean) -> dict[str, _Part]:
     return {
-        "t": lambda record: record.topic.encode(),
+        "t": lambda record: clean(record.topic.encode()),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
-        "k": lambda record: null if record.key is None else record.key,
+        "k": lambda record: null if record.key is None else clean(record.key),
         "K": lambda record: b"%d" % _size(record.key),
-        "s": lambda record: null if record.value is None else record.value,
+        "s": lambda record: null if record.value is None else clean(record.value),
         "S": lambda record: b"%d" % _size(record.value),
-        "R": lambda record: struct.pack(">i", _size(record.value)),
-        "h": lambda record: _joined_headers(record, b"=", null),
+        "R": lambda record: clean(struct.pack(">i", _size(record.value))),
+        "h": lambda record: _joined_headers(record, b"=", null, clean),
         "T": lambda record: b"%d" % record.timestamp_ms,
         "%": _constant(b"%"),
     }
@@ -90,7 +99,7 @@ class Columns:
         return self.timestamp or self.partition or self.offset or self.headers or self.key
 
 
-def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes) -> Formatter:
+def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes, clean: Clean = as_it_is) -> Formatter:
     """A formatter for what kafka-console-consumer's `print.…` properties give."""
     parts: list[_Part] = []
     if wanted.timestamp:
@@ -100,8 +109,8 @@ def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes) -> 
     if wanted.offset:
         parts.append(lambda record: b"Offset:%d" % record.offset)
     if wanted.headers:
-        parts.append(lambda record: _joined_headers(record, b":", null) or b"NO_HEADERS")
-    letters = _letters(null)
+        parts.append(lambda record: _joined_headers(record, b":", null, clean) or b"NO_HEADERS")
+    letters = _letters(null, clean)
     if wanted.key:
         parts.append(letters["k"])
     parts.append(letters["s"])
@@ -110,6 +119,11 @@ def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes) -> 
         return separator.join([part(record) for part in parts]) + line_end
 
     return apply
+
+
+def json_line_for_terminals(record: RecordView) -> bytes:
+    """The same object with no character in it that a terminal would obey."""
+    return escaped_json(json_line(record)[:-1].decode()).encode() + b"\n"
 
 
 def json_line(record: RecordView) -> bytes:
@@ -139,8 +153,10 @@ def _json_value(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _joined_headers(record: RecordView, separator: bytes, null: bytes) -> bytes:
-    return b",".join([name.encode() + separator + (null if value is None else value) for name, value in record.headers])
+def _joined_headers(record: RecordView, separator: bytes, null: bytes, clean: Clean) -> bytes:
+    return b",".join(
+        [clean(name.encode()) + separator + (null if value is None else clean(value)) for name, value in record.headers]
+    )
 
 
 def _timestamp_type(record: RecordView) -> str:

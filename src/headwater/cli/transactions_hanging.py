@@ -9,6 +9,7 @@ import typer
 
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic
 from headwater.cli.output import complain, counted, print_json, print_table, with_client
+from headwater.cli.terminal import say
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ def abort(
     if as_json:
         print_json({"topic": topic, "partition": partition, "producer_id": producer, "producer_epoch": epoch})
     else:
-        print(
-            f"Wrote an abort marker for producer {producer}, epoch {epoch}, to partition {partition} of topic {topic}."
-        )
+        say(f"Wrote an abort marker for producer {producer}, epoch {epoch}, to partition {partition} of topic {topic}.")
 
 
 async def _open_at(client: "Client", place: TopicPartition, start_offset: int | None) -> list[int]:

@@ -1,9 +1,12 @@
 """What can stop a client. `str(error)` is a sentence: what happened, to what, what to do next."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.protocol.errors import ErrorCode
 from headwater.types import TopicPartition
+
+if TYPE_CHECKING:
+    from headwater.client.consumer.corrupt_batches import CorruptBatch
 
 
 class ClientError(Exception):
@@ -60,10 +63,30 @@ class RecordError(ClientError):
     The consumer's position stays before it: seek behind it to go on.
     """
 
-    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
-        super().__init__(f"record {offset} of partition {partition} cannot be read: {reason}; seek past it to go on")
+    def __init__(
+        self, partition: TopicPartition, offset: int, reason: str, what_to_do: str = "seek past it to go on"
+    ) -> None:
+        super().__init__(f"record {offset} of partition {partition} cannot be read: {reason}; {what_to_do}")
         self.partition = partition
         self.offset = offset
+
+
+class CorruptRecordError(RecordError):
+    """A batch of records that cannot be read, or not from `offset` on. `batch` says what is known of it.
+
+    To go on, seek to `batch.next_offset`, or have such batches skipped: `corrupt_records="skip"`. `batch.raw` has its
+    bytes for those who want to keep them.
+    """
+
+    def __init__(self, batch: "CorruptBatch") -> None:
+        size = f" ({batch.size_bytes:,} bytes)" if batch.raw else ""
+        super().__init__(
+            batch.partition,
+            batch.first_offset,
+            f"{batch.reason}{size}",
+            f"seek to offset {batch.next_offset} to go on behind it, or set corrupt.records = skip",
+        )
+        self.batch = batch
 
 
 class RefusedError(ClientError):
@@ -81,6 +104,18 @@ class RefusedError(ClientError):
         A topic that is not there is not waited for: whoever mistypes a name wants to know at once.
         """
         return self.code.retriable and self.code is not ErrorCode.unknown_topic_or_partition
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error that a broker's answer names; one that is not known yet, or never will be, counts as unknown.
+
+    >>> error_code(9999).name
+    'unknown_server_error'
+    """
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error
 
 
 class ProducerFencedError(RefusedError):

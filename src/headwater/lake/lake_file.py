@@ -133,9 +133,13 @@ _LOAD: Final[Mapping[str, Reader]] = {
     "target_file_size": _bytes,
     "on_conflict": _texts,
     "rewrite": _flag,
+    "skip_corrupt": _flag,
     "options": _options,
 }
 """The options of `headwater lake load`, by the same names."""
+
+
+_SKIP_CORRUPT: Final = {False: {}, True: {"corrupt_records": "skip"}}
 
 
 class _Section:
@@ -195,7 +199,7 @@ def _job(number: int, raw: object, bootstrap: str | None, folder: Path) -> Job:
         request=request,
         name=section.get("name"),
         bootstrap=section.get("bootstrap", bootstrap),
-        source_options=section.get("options", {}),
+        source_options=section.get("options", {}) | _SKIP_CORRUPT[section.get("skip_corrupt", False)],
     )
     try:
         parse_source(job.source, bootstrap=job.bootstrap, **job.source_options)

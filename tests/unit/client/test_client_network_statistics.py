@@ -99,6 +99,7 @@ def test_statistics_are_printed_as_one_line_of_their_numbers() -> None:
     consumer.polls, consumer.records = 4, 60
     assert repr(consumer) == (
         "ConsumerStatistics(polls=4, records=60, fetches=0, fetch_failures=0, sessions_lost=0, bytes_fetched=0, "
+        "corrupt_batches=0, corrupt_bytes=0, "
         "assigned_partitions=2, lag=7)"
     )
     consumer.group.heartbeat_answered(0.0123456)

@@ -6,6 +6,7 @@ or is cancelled has moved no position.
 """
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from headwater.client.client import Client
 from headwater.client.configured import connection_settings
+from headwater.client.consumer.corrupt_batches import CorruptBatch, ReadingRules
 from headwater.client.consumer.errors import SubscriptionError
 from headwater.client.consumer.fetcher import Fetcher
 from headwater.client.consumer.group_topics import match_pattern
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from headwater.protocol.record_columns import RecordColumns
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -80,8 +84,13 @@ class Consumer:
         self._prefetched = Prefetched(
             self._subscription, self.settings.key_deserializer, self.settings.value_deserializer
         )
+        rules = ReadingRules(
+            check_crcs=self.settings.check_crcs,
+            limit_bytes=self.settings.decompressed_batch_max_bytes,
+            skip=self._skip_corrupt if self.settings.corrupt_records == "skip" else None,
+        )
         self._fetcher = Fetcher(
-            self.client, self._subscription, self._prefetched, self.settings, self.statistics, self._tell
+            self.client, self._subscription, self._prefetched, self.settings, self.statistics, self._tell, rules
         )
         self._interceptors = Interceptors(self.settings.interceptor_classes)
         in_group = self.settings.group_id is not None
@@ -453,6 +462,15 @@ class Consumer:
     def _handed_out(self, records: list[Record]) -> list[Record]:
         self.statistics.records += len(records)
         return self._interceptors.consume(records) if records and self._interceptors else records
+
+    def _skip_corrupt(self, batch: CorruptBatch) -> None:
+        listener = self.settings.corrupt_records_listener
+        if listener is not None:
+            listener(batch)
+        self.statistics.corrupt_batches += 1
+        self.statistics.corrupt_bytes += batch.size_bytes
+        # Where somebody listens, it is told already.
+        logger.log(logging.WARNING if listener is None else logging.INFO, "skipped %s", batch)
 
     def _tell(self) -> None:
         self._news.set()

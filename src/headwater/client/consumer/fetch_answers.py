@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final
 
+from headwater.client.consumer.corrupt_batches import CorruptBatch, ReadingRules
 from headwater.client.consumer.errors import OffsetOutOfRangeError
 from headwater.client.consumer.fetch_lane import PartitionAnswer
 from headwater.client.consumer.fetch_sessions import FetchSession
 from headwater.client.consumer.prefetch import Chunk
 from headwater.client.consumer.subscription import PartitionState, SubscriptionState
-from headwater.client.errors import RecordError, RefusedError
+from headwater.client.errors import CorruptRecordError, RefusedError, error_code
 from headwater.client.leader_hints import SAY_WHO_LEADS, LeaderHint
-from headwater.protocol.batches import CorruptBatchError
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.types import TopicPartition
 
@@ -68,7 +68,7 @@ def leader_hints(session: FetchSession, answers: Iterable[PartitionAnswer]) -> l
 
 def cure(subscription: SubscriptionState, partition: TopicPartition, offset: int, answer: PartitionAnswer) -> Cure:
     """Deals with the error of an answer to a fetch from `offset`; raises what only the user can deal with."""
-    code = ErrorCode(answer.error_code)
+    code = error_code(answer.error_code)
     state = subscription.assigned[partition]
     if code in _CURED_BY_METADATA:
         state.preferred_replica = None
@@ -84,18 +84,28 @@ def cure(subscription: SubscriptionState, partition: TopicPartition, offset: int
     if code in _CURED_BY_TIME:
         return Cure.TIME
     if code is ErrorCode.corrupt_message:
-        raise RecordError(partition, offset, "the broker finds its batch damaged")
+        raise CorruptRecordError(kept_back(partition, offset))
     raise RefusedError(f"partition {partition}", code)
 
 
-def chunk_of(partition: TopicPartition, offset: int, answer: PartitionAnswer, *, check_crcs: bool) -> Chunk:
-    """The records of an answer to a fetch from `offset`, which has some; `RecordError` when they make no sense."""
-    try:
-        chunk = Chunk.of(partition, offset, answer.records, answer.aborted, check_crcs=check_crcs)
-    except CorruptBatchError as error:
-        raise RecordError(partition, offset, error.reason) from error
+def chunk_of(partition: TopicPartition, offset: int, answer: PartitionAnswer, rules: ReadingRules) -> Chunk:
+    """The records of an answer to a fetch from `offset`, which has some; `CorruptRecordError` if none is of use."""
+    chunk = Chunk.of(partition, offset, answer.records, answer.aborted, rules=rules, log_end=answer.high_watermark)
     if chunk is None:
-        raise RecordError(
-            partition, offset, f"the broker sent {len(answer.records)} bytes without a whole batch for it"
+        reason = "the broker sent only batches that end before it"
+        raise CorruptRecordError(
+            CorruptBatch(
+                partition=partition,
+                first_offset=offset,
+                next_offset=offset + 1,
+                reason=reason,
+                raw=bytes(answer.records),
+            )
         )
     return chunk
+
+
+def kept_back(partition: TopicPartition, offset: int) -> CorruptBatch:
+    """What a broker finds damaged itself and does not hand out: how much that is, nobody knows."""
+    reason = "the broker finds its batch damaged"
+    return CorruptBatch(partition=partition, first_offset=offset, next_offset=offset + 1, reason=reason, raw=b"")

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from headwater.client.back_off import BackOff
 from headwater.client.client import Client
+from headwater.client.consumer.corrupt_batches import ReadingRules, skip
 from headwater.client.consumer.fetch_answers import Cure, chunk_of, cure, leader_hints, note_offsets
 from headwater.client.consumer.fetch_lane import FetchAnswer, PartitionAnswer
 from headwater.client.consumer.fetch_requests import end_session, fetch
@@ -23,8 +24,8 @@ from headwater.client.consumer.fetch_sessions import FetchSession, Wanted
 from headwater.client.consumer.prefetch import Prefetched
 from headwater.client.consumer.settings import ConsumerSettings
 from headwater.client.consumer.statistics import ConsumerStatistics
-from headwater.client.consumer.subscription import PartitionState, SubscriptionState
-from headwater.client.errors import ClientError, RefusedError
+from headwater.client.consumer.subscription import PartitionState, Position, SubscriptionState
+from headwater.client.errors import ClientError, CorruptRecordError, RefusedError, error_code
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.types import TopicPartition
 
@@ -56,8 +57,10 @@ class Fetcher:
         settings: ConsumerSettings,
         statistics: ConsumerStatistics,
         on_news: Callable[[], None],
+        rules: ReadingRules,
     ) -> None:
         self._client = client
+        self._rules = rules
         self._subscription = subscription
         self._prefetched = prefetched
         self._settings = settings
@@ -121,7 +124,15 @@ class Fetcher:
                 del self._errors[partition]
             elif position.offset == offset:
                 del self._errors[partition]
-                raise failure
+                self._skip(failure, position)
+
+    def _skip(self, failure: ClientError, position: Position) -> None:
+        """Goes on behind what a broker keeps back as damaged, if that may be skipped; else raises it."""
+        if self._rules.skip is None or not isinstance(failure, CorruptRecordError):
+            raise failure
+        skip(self._rules.skip, failure.batch)
+        self._subscription.handed_out(failure.partition, Position(failure.batch.next_offset, position.leader_epoch))
+        self.send_fetches()
 
     async def close(self) -> None:
         """Ends every fetch, and the sessions at brokers that hear of it soon; nothing more arrives."""
@@ -151,6 +162,9 @@ class Fetcher:
                 continue
             self._subscription.leader_seen(partition, leader.epoch)
             if not state.fetchable or partition in self._held or partition in self._errors:
+                continue
+            if not self._prefetched.ends_surely(partition):
+                # Something in what waits makes no sense: where to go on is seen when it is handed out.
                 continue
             assert state.position is not None
             node = _replica(state, leader.node_id)
@@ -226,7 +240,7 @@ class Fetcher:
     def _accept(
         self, node: int, session: FetchSession, answer: FetchAnswer, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
-        code = ErrorCode(answer.error_code)
+        code = error_code(answer.error_code)
         if not session.answered(code, answer.session_id):
             # A broker may forget a session; only one that does so again and again has to wait.
             self._statistics.sessions_lost += 1
@@ -265,7 +279,7 @@ class Fetcher:
                 state.preferred_replica = answer.preferred_read_replica
                 state.preferred_until_s = time.monotonic() + self._settings.metadata_max_age_ms / 1000
             if len(answer.records):
-                chunk = chunk_of(partition, offset, answer, check_crcs=self._settings.check_crcs)
+                chunk = chunk_of(partition, offset, answer, self._rules)
                 self._prefetched.add(partition, chunk)
                 self._statistics.bytes_fetched += chunk.size_bytes
         except ClientError as error:

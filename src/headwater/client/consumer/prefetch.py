@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from headwater.client.answer_memory import AnswerMemory
-from headwater.client.consumer.records import Deserializer, FetchedBatches, Record
+from headwater.client.consumer.corrupt_batches import ReadingRules
+from headwater.client.consumer.records import COLUMNS_BYTES, Deserializer, FetchedBatches, Record
 from headwater.client.consumer.subscription import NO_EPOCH, PartitionState, Position, SubscriptionState
 from headwater.client.errors import RecordError
-from headwater.protocol.batches import scan_headers
 from headwater.protocol.record_columns import RecordColumns
 from headwater.types import TopicPartition
 
@@ -22,7 +22,7 @@ ColumnsPart: TypeAlias = tuple[str, int, RecordColumns]
 
 
 class Chunk(NamedTuple):
-    """What one fetch brought of one partition; `end` is the position behind its last batch.
+    """What one fetch brought of one partition; `end` is the position behind its last batch, if all can be read.
 
     `records` is a part of the answer's memory, all of which stays while any part of it does.
     """
@@ -31,7 +31,6 @@ class Chunk(NamedTuple):
     end: Position
     records: memoryview
     aborted: Sequence[tuple[int, int]] | None
-    check_crcs: bool
 
     @classmethod
     def of(
@@ -41,15 +40,22 @@ class Chunk(NamedTuple):
         records: memoryview,
         aborted: Sequence[tuple[int, int]] | None = None,
         *,
-        check_crcs: bool = True,
+        rules: ReadingRules = ReadingRules(),  # noqa: B008
+        log_end: int = -1,
     ) -> "Chunk | None":
-        """A chunk that was fetched from `offset`; None when it has no whole batch, CorruptBatchError for noise."""
-        headers = scan_headers(records, 0, len(records))
-        if not headers or headers[-1].next_offset <= offset:
-            return None
+        """A chunk that was fetched from `offset`; None when nothing in it is of that offset or later.
+
+        `log_end` is the end of the log by the broker's word, -1 if it gave none.
+        """
         topic, number = partition
-        batches = FetchedBatches(topic, number, records, 0, len(records), offset, aborted, check_crcs)
-        return cls(batches, Position(headers[-1].next_offset, headers[-1].leader_epoch), records, aborted, check_crcs)
+        check_crcs, limit_bytes, skip = rules
+        batches = FetchedBatches(
+            topic, number, records, 0, len(records), offset, aborted, check_crcs, limit_bytes, skip, log_end
+        )
+        if batches.ends_too_early:
+            return None
+        epoch = batches.end_epoch
+        return cls(batches, Position(batches.end_offset, NO_EPOCH if epoch is None else epoch), records, aborted)
 
     @property
     def size_bytes(self) -> int:
@@ -64,8 +70,13 @@ class Chunk(NamedTuple):
         """The same, from where reading stopped on; to read the one does not change the other."""
         batches = self.batches
         partition = TopicPartition(batches.topic, batches.partition)
-        other = Chunk.of(partition, batches.next_offset, self.records, self.aborted, check_crcs=self.check_crcs)
-        return self if other is None else other
+        other = Chunk.of(
+            partition, batches.next_offset, self.records, self.aborted, rules=batches.rules, log_end=batches.log_end
+        )
+        if other is None:
+            return self
+        other.batches.fetch_offset = batches.fetch_offset
+        return other
 
 
 class _Queue:
@@ -76,6 +87,9 @@ class _Queue:
         "decoded",
         "decoded_end",
         "end_offset",
+        "ends_surely",
+        "failed",
+        "failed_at",
         "next_decoded",
         "position",
         "room_made",
@@ -85,6 +99,12 @@ class _Queue:
     def __init__(self, position: Position) -> None:
         self.position = position
         self.end_offset = position.offset
+        self.ends_surely = True
+        """Whether `end_offset` is where the next fetch begins; if not, what waits must be read to find out."""
+        self.failed = False
+        """Whether the last look at it ended in an error."""
+        self.failed_at: Position | None = None
+        """The position that the error left: one that was set since, even to the same offset, wants a new fetch."""
         self.decoded: list[Record] = []
         self.next_decoded = 0
         self.decoded_end = position
@@ -95,14 +115,25 @@ class _Queue:
 
     def chunk_was_read(self, chunk: Chunk) -> None:
         """The first chunk was read, up to where it stopped."""
-        if chunk.batches.exhausted:
+        batches = chunk.batches
+        if batches.exhausted:
             self.chunks.popleft()
             self.size_bytes -= chunk.size_bytes
             self.room_made = True
-            self.position = chunk.end
-        else:
-            epoch = chunk.batches.leader_epoch
-            self.position = Position(chunk.batches.next_offset, NO_EPOCH if epoch is None else epoch)
+            if batches.next_offset == chunk.end.offset and chunk.batches.ends_surely:
+                self.position = chunk.end
+                return
+            # Something in it could not be read, and what was fetched behind it may not be what follows.
+            self._forget_the_rest(batches.next_offset)
+        epoch = batches.leader_epoch
+        self.position = Position(batches.next_offset, NO_EPOCH if epoch is None else epoch)
+
+    def _forget_the_rest(self, end_offset: int) -> None:
+        if not self.chunks or self.chunks[0].batches.fetch_offset != end_offset:
+            self.chunks.clear()
+            self.size_bytes = 0
+            self.end_offset = end_offset
+            self.ends_surely = True
 
     def take_decoded(self, max_records: int) -> list[Record]:
         """Takes from the records that are decoded already."""
@@ -129,14 +160,21 @@ class ColumnsClaim:
         self.read: list[Chunk] = []
         """As many of the chunks as were read; the last one may not be read to its end."""
         self.columns: list[RecordColumns] = []
+        self.opened_bytes = 0
         self.error: RecordError | None = None
 
-    def read_all(self) -> None:
-        """Reads up to the first error. Takes long, for all that waits may be much."""
+    def read_all(self, most_bytes: int = COLUMNS_BYTES) -> None:
+        """Reads up to the first error, or until the batches that were opened have so many bytes, decompressed.
+
+        Takes long, for all that waits may be much.
+        """
         for chunk in self._chunks:
             reading = chunk.once_more()
             self.read.append(reading)
+            before_bytes = reading.batches.opened_bytes
             while not reading.batches.exhausted:
+                if self.opened_bytes + reading.batches.opened_bytes - before_bytes >= most_bytes and self.columns:
+                    break
                 try:
                     found = reading.batches.take_columns(memory=self._memory)
                 except RecordError as error:
@@ -144,15 +182,24 @@ class ColumnsClaim:
                     return
                 if len(found):
                     self.columns.append(found)
+            self.opened_bytes += reading.batches.opened_bytes - before_bytes
+            if not reading.batches.exhausted or reading.batches.next_offset != chunk.end.offset:
+                # Enough for one table, or something that could not be read: what is behind it is not what follows.
+                return
 
 
 def read_columns(claims: Sequence[ColumnsClaim]) -> list[ColumnsClaim]:
-    """Reads the claims up to the first error, and gives those that were read."""
+    """Reads the claims up to the first error, and gives those that were read.
+
+    A few bytes may stand for very many: together they become COLUMNS_BYTES and a batch, and the rest waits.
+    """
     read: list[ColumnsClaim] = []
+    room = COLUMNS_BYTES
     for claim in claims:
-        claim.read_all()
+        claim.read_all(room)
         read.append(claim)
-        if claim.error is not None:
+        room -= claim.opened_bytes
+        if claim.error is not None or room <= 0:
             break
     return read
 
@@ -170,6 +217,8 @@ class Prefetched:
         self._deserializers = (key_deserializer, value_deserializer)
         self._queues: dict[TopicPartition, _Queue] = {}
         self._one_by_one: tuple[TopicPartition, _Queue] | None = None
+        self._room_bytes = COLUMNS_BYTES
+        """So much may still be decompressed in this call: a few hostile bytes may stand for very many."""
         self._memory = AnswerMemory()
         """For columns: to take new memory for each table costs more than to fill it."""
         self.room_made = False
@@ -184,12 +233,18 @@ class Prefetched:
             queue = self._queues[partition] = _Queue(position)
         queue.chunks.append(chunk.copied() if self._subscription.assigned[partition].paused else chunk)
         queue.end_offset = chunk.end.offset
+        queue.ends_surely = chunk.batches.ends_surely
         queue.size_bytes += chunk.size_bytes
 
     def fetch_from(self, partition: TopicPartition, position_offset: int) -> int:
         """The offset to fetch next: behind all that waits."""
         queue = self._queues.get(partition)
         return position_offset if queue is None else queue.end_offset
+
+    def ends_surely(self, partition: TopicPartition) -> bool:
+        """Whether it is known where the next fetch begins; if not, what waits is to be handed out first."""
+        queue = self._queues.get(partition)
+        return queue is None or queue.ends_surely
 
     def size_bytes(self, partition: TopicPartition) -> int:
         """How many bytes wait for this partition."""
@@ -222,6 +277,7 @@ class Prefetched:
         `RecordError` when the first in line cannot be read; its position stays.
         """
         taken: list[Record] = []
+        self._room_bytes = COLUMNS_BYTES
         for partition in [*self._queues]:
             queue = self._readable(partition)
             if queue is None:
@@ -230,7 +286,7 @@ class Prefetched:
             error = self._take_from(queue, records, max_records - len(taken))
             self._hand_out(partition, queue)
             taken = taken + records if taken else records
-            if len(taken) >= max_records:
+            if len(taken) >= max_records or (taken and self._room_bytes <= 0):
                 break
             if error is not None:
                 if not taken:
@@ -250,6 +306,7 @@ class Prefetched:
                 continue
             if not queue.decoded:
                 before, records = queue.position, list[Record]()
+                self._room_bytes = COLUMNS_BYTES
                 error = self._take_from(queue, records, decoded_ahead)
                 if records:
                     queue.decoded, queue.decoded_end, queue.position = records, queue.position, before
@@ -307,6 +364,7 @@ class Prefetched:
                 continue
             if queue.position.offset != claim.offset:
                 continue
+            queue.failed = claim.error is not None
             for read in claim.read:
                 queue.chunks[0] = read
                 queue.chunk_was_read(read)
@@ -323,12 +381,16 @@ class Prefetched:
         """Adds records to `records`, and gives the error that ended it. An error comes again until somebody seeks."""
         if queue.decoded:
             records += queue.take_decoded(max_records)
-        while queue.chunks and len(records) < max_records:
+        while queue.chunks and len(records) < max_records and (self._room_bytes > 0 or not records):
             chunk = queue.chunks[0]
+            before_bytes = chunk.batches.opened_bytes
             try:
                 records += chunk.batches.take(max_records - len(records), *self._deserializers)
             except RecordError as error:
+                queue.failed = True
                 return error
+            finally:
+                self._room_bytes -= chunk.batches.opened_bytes - before_bytes
             queue.chunk_was_read(chunk)
         return None
 
@@ -340,6 +402,8 @@ class Prefetched:
         if queue.room_made:
             queue.room_made = False
             self.room_made = True
+        queue.failed_at = queue.position if queue.failed else None
+        queue.failed = False
         self._subscription.handed_out(partition, queue.position)
 
     def _put_first(self, partition: TopicPartition) -> None:
@@ -354,6 +418,9 @@ class Prefetched:
         """The state of a partition whose queue belongs to its position; any other queue is dropped."""
         queue, state = self._queues[partition], self._subscription.assigned.get(partition)
         if state is None or state.position is None or state.position.offset != queue.position.offset:
+            del self._queues[partition]
+            return None
+        if queue.failed_at is not None and state.position is not queue.failed_at:
             del self._queues[partition]
             return None
         queue.position = state.position

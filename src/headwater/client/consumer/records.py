@@ -12,8 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headwater.client.answer_memory import AnswerMemory
+from headwater.client.consumer.corrupt_batches import (
+    CorruptBatch,
+    OnCorrupt,
+    ReadingRules,
+    announced_base,
+    claimed_next,
+    header_of_sound_size,
+    offset_behind,
+    skip,
+)
 from headwater.client.consumer.visibility import Visibility
-from headwater.client.errors import RecordError
+from headwater.client.errors import CorruptRecordError, RecordError
 from headwater.protocol.batches import BatchHeader, CorruptBatchError, crc_is_valid, next_header, octets
 from headwater.protocol.column_building import ColumnsBuilder
 from headwater.protocol.record_columns import RecordColumns, as_columns
@@ -38,7 +48,7 @@ Deserializer: TypeAlias = Callable[[bytes], Any]
 """Makes of the bytes of a key or a value what the user gets; nulls are not shown to it."""
 
 COLUMNS_BYTES = 256 << 20
-"""One `take_columns` ends after the batch that brings the records to this size, decompressed."""
+"""One `take_columns`, and one `take`, ends after the batch that brings the records to this size, decompressed."""
 
 _MOST_RECORDS = cython.declare(cython.longlong, 2**62)
 
@@ -172,8 +182,13 @@ class FetchedBatches:
     Markers of transactions and what belongs to aborted ones are passed over. Part of a batch at the end is ignored.
 
     `next_offset` is where to read on, `leader_epoch` that of the last batch that was opened (None: unknown);
-    `end_offset` and `end_epoch` are what they will be behind the last batch. What cannot be read is a RecordError,
-    after all that comes before it was handed out, each time that it is asked for.
+    `end_offset` and `end_epoch` are what they will be behind the last batch, if all of it can be read. What cannot be
+    read is a CorruptRecordError, after all that comes before it was handed out, each time that it is asked for; or it
+    is skipped, if the rules say so. Then the answer may end earlier than it seemed: what is behind a batch that cannot
+    be read is asked for again where this answer does not show it, and where the end of a transaction may be lost.
+
+    `fetch_offset` is what was asked for, `log_end` the end of the log by the broker's word in the same answer (-1 if it
+    gave none), and `opened_bytes` the size of all batches that were opened so far, decompressed.
     """
 
     topic: str = cython.declare(object, visibility="readonly")
@@ -182,6 +197,10 @@ class FetchedBatches:
     leader_epoch: int | None = cython.declare(object, visibility="readonly")
     end_offset: int = cython.declare(cython.longlong, visibility="readonly")
     end_epoch: int | None = cython.declare(object, visibility="readonly")
+    opened_bytes: int = cython.declare(cython.longlong, visibility="readonly")
+    log_end: int = cython.declare(cython.longlong, visibility="readonly")
+    rules: ReadingRules = cython.declare(object, visibility="readonly")
+    fetch_offset: int = cython.declare(cython.longlong, visibility="public")
     _buffer: memoryview
     _end: cython.Py_ssize_t
     _check_crcs: cython.bint
@@ -193,8 +212,11 @@ class FetchedBatches:
     _header: BatchHeader | None
     _reader: RecordReader | None
     _origin: _Origin
-    # What is wrong behind the last batch.
+    # What is wrong behind the last batch, and where; and with headers of batches whose size makes sense.
     _failure: CorruptBatchError | None
+    _failure_at: cython.Py_ssize_t
+    _lies: dict[int, CorruptBatchError]
+    _last_lies: cython.bint
 
     def __init__(
         self,
@@ -207,6 +229,8 @@ class FetchedBatches:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
         limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+        on_corrupt: OnCorrupt | None = None,
+        log_end: int = -1,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -214,6 +238,10 @@ class FetchedBatches:
         self.leader_epoch = None
         self._buffer = octets(buffer)
         self._end = end
+        self.rules = ReadingRules(check_crcs, limit_bytes, on_corrupt)
+        self.log_end = log_end
+        self.opened_bytes = 0
+        self.fetch_offset = fetch_offset
         self._check_crcs = check_crcs
         self._limit_bytes = limit_bytes
         self._visibility = Visibility(aborted) if aborted else None
@@ -231,29 +259,82 @@ class FetchedBatches:
         """How many bytes of the answer were not looked at yet."""
         return 0 if self._header is None else self._end - self._header.position
 
+    @property
+    def ends_surely(self) -> bool:
+        """Whether `end_offset` is where the next fetch begins, whatever may be wrong inside of the batches."""
+        if self._failure is not None or self._last_lies:
+            return False
+        return self.log_end < 0 or self.end_offset <= self.log_end
+
+    @property
+    def ends_too_early(self) -> bool:
+        """Whether all batches end before what was asked for: more of such answers lead nowhere."""
+        return self._failure is None and not self._last_lies and self.end_offset <= self.fetch_offset
+
     def _find_batches(self, start: int, end: int) -> None:
-        """Goes over the headers of all whole batches, or of those before one that makes no sense."""
+        """Goes over the headers of all whole batches, or of those before one whose size makes no sense."""
         headers: list[BatchHeader] = []
         self._failure = None
+        self._last_lies = False
+        self._lies = {}
         self.end_offset = self.next_offset
         self.end_epoch = None
         at = start
-        try:
-            while (header := next_header(self._buffer, at, end)) is not None:
-                headers.append(header)
-                at += header.size
-        except CorruptBatchError as error:
-            self._failure = error
-        else:
-            if not headers and start < end:
-                self._failure = CorruptBatchError(start, f"{end - start} bytes hold no whole batch; fetch more at once")
+        before: BatchHeader | None = None
+        while True:
+            try:
+                header = next_header(self._buffer, at, end)
+            except CorruptBatchError as error:
+                header = self._in_spite_of(error, at, end)
+            if header is None:
+                break
+            if before is not None and header.base_offset <= before.last_offset:
+                self._note_overlap(before, header)
+            headers.append(header)
+            before = header
+            at += header.size
+        if not headers and self._failure is None and start < end:
+            self._failure = CorruptBatchError(start, f"{end - start} bytes hold no whole batch; fetch more at once")
+        self._failure_at = at
         if headers:
-            last = headers[len(headers) - 1]
-            self.end_offset = max(self.next_offset, last.next_offset)
-            self.end_epoch = _known_epoch(last)
+            self._set_end(headers)
         headers.reverse()
         self._upcoming = headers
         self._header = headers.pop() if headers else None
+
+    def _in_spite_of(self, error: CorruptBatchError, at: int, end: int) -> BatchHeader | None:
+        """The header that makes no sense, where at least its size does: then what is behind it can be found."""
+        header = header_of_sound_size(self._buffer, at, end)
+        if header is None:
+            self._failure = error
+        else:
+            self._lies[at] = error
+        return header
+
+    def _note_overlap(self, before: BatchHeader, header: BatchHeader) -> None:
+        """Of two batches with the same offsets one lies. Brokers give base offsets, clients write last offsets."""
+        if before.position in self._lies:
+            return
+        if before.base_offset < header.base_offset:
+            words = f"it claims offsets up to {before.last_offset}, and the next batch begins at {header.base_offset}"
+            self._lies[before.position] = CorruptBatchError(before.position, words)
+        elif header.position not in self._lies:
+            words = f"its base offset is {header.base_offset}, and the batch before it begins at {before.base_offset}"
+            self._lies[header.position] = CorruptBatchError(header.position, words)
+
+    def _set_end(self, headers: Sequence[BatchHeader]) -> None:
+        """Behind the last batch whose header makes sense; behind one that makes none only if that may be skipped."""
+        sound = headers
+        if self._lies:
+            sound = [header for header in headers if header.position not in self._lies]
+            if self.rules.skip is None:
+                first_lie = min(self._lies)
+                sound = [header for header in headers if header.position < first_lie]
+        self._last_lies = len(sound) == 0 or sound[len(sound) - 1] is not headers[len(headers) - 1]
+        if sound:
+            last = sound[len(sound) - 1]
+            self.end_offset = max(self.next_offset, last.next_offset)
+            self.end_epoch = _known_epoch(last)
 
     def take(
         self,
@@ -264,8 +345,9 @@ class FetchedBatches:
         """Up to so many records, from where the last call stopped; none means that there are no more."""
         records: list[Record] = []
         limit: cython.longlong = max_records
+        most_opened: cython.longlong = self.opened_bytes + COLUMNS_BYTES
         try:
-            while len(records) < limit and self._open():
+            while len(records) < limit and (self.opened_bytes < most_opened or not records) and self._open():
                 if key_deserializer is None and value_deserializer is None:
                     self._take_bytes(records, limit)
                 else:
@@ -367,20 +449,29 @@ class FetchedBatches:
     @cython.cfunc
     def _open(self) -> cython.bint:
         """Opens the next batch with something to see, unless one is open; False when there is none."""
+        reader: RecordReader
         while self._reader is None:
             header = self._header
             if header is None:
-                if self._failure is not None:
-                    raise self._error(self.next_offset, self._failure.reason) from self._failure
-                return False
+                if self._failure is None:
+                    return False
+                self._stumble(None, self._failure)
+                continue
             try:
                 if self._passes_over(header):
                     self._go_behind(header)
                 else:
-                    self._reader = open_batch(self._buffer, header, self._limit_bytes)
+                    reader = open_batch(self._buffer, header, self._limit_bytes)
+                    self.opened_bytes += reader.end
+                    self._reader = reader
                     self._set_origin(header)
             except CorruptBatchError as error:
-                raise self._batch_error(header, error) from error
+                following = self._base_behind(header)
+                if following is not None and following <= self.next_offset:
+                    # Nothing of it is wanted: it was passed over before, or is older than what is read.
+                    self._header = self._upcoming.pop()
+                else:
+                    self._stumble(header, error)
         return True
 
     @cython.cfunc
@@ -392,13 +483,16 @@ class FetchedBatches:
             try:
                 reader.finish()
             except CorruptBatchError as error:
-                raise self._batch_error(header, error) from error
+                self._stumble(header, error, not reader.failed)
+                return True
             self._reader = None
             self._go_behind(header)
         return True
 
     def _passes_over(self, header: BatchHeader) -> bool:
         """Whether there is nothing to see in a batch, which is checked here and once."""
+        if self._lies and header.position in self._lies:
+            raise self._lies[header.position]
         if self._check_crcs and not crc_is_valid(self._buffer, header):
             raise CorruptBatchError(header.position, "the checksum does not match the bytes")
         self.leader_epoch = _known_epoch(header)
@@ -406,19 +500,87 @@ class FetchedBatches:
             return True
         return header.is_control or header.records_count == 0 or header.next_offset <= self.next_offset
 
+    def _stumble(self, header: BatchHeader | None, error: CorruptBatchError, all_handed_out: bool = False) -> None:
+        """Raises what is wrong with a batch, or skips the rest of it: from the first record that cannot be read.
+
+        None stands for what is behind the last batch whose size makes sense. When all records were handed out
+        before the error, nothing is lost.
+        """
+        rules: ReadingRules = self.rules
+        last = header is None or not self._upcoming
+        following = None if header is None else self._base_behind(header)
+        if following is not None and not all_handed_out:
+            behind = max(following, self.next_offset)
+        elif all_handed_out:
+            behind = self.next_offset
+        elif rules.skip is not None and last and self.next_offset > self.fetch_offset:
+            # Asked for again, it comes first, and with it what is behind.
+            self._end_here(self.next_offset)
+            return
+        else:
+            at = self._failure_at if header is None else header.position
+            behind = offset_behind(self.next_offset, claimed_next(self._buffer, at, self._end), self.log_end)
+        batch = self._described(header, error, behind)
+        if rules.skip is None:
+            raise CorruptRecordError(batch) from error
+        skip(rules.skip, batch)
+        self._reader = None
+        if last or (self._visibility is not None and behind > self.fetch_offset):
+            # The end of an aborted transaction may have been in there: the broker is asked again which there are.
+            self._end_here(behind)
+        else:
+            self.next_offset = behind
+            self._header = self._upcoming.pop()
+
+    def _base_behind(self, header: BatchHeader) -> int | None:
+        """Where the next batch says that it begins, if that may be; one that is cut counts if it moves us on."""
+        base: int | None
+        if self._upcoming:
+            base = self._upcoming[len(self._upcoming) - 1].base_offset
+        else:
+            base = announced_base(self._buffer, header.position + header.size, self._end)
+            if base is not None and base <= self.next_offset:
+                base = None
+        if base is not None and (base <= header.base_offset or 0 <= self.log_end < base):
+            return None
+        return base
+
+    def _described(self, header: BatchHeader | None, error: CorruptBatchError, behind: int) -> CorruptBatch:
+        start, end, reason = self._failure_at, self._end, error.reason
+        if header is not None:
+            start, end = header.position, header.position + header.size
+        if header is not None and start not in self._lies:
+            reason = f"its batch, offsets {header.base_offset} to {header.last_offset}: {error.reason}"
+        partition = TopicPartition(self.topic, self.partition)
+        return CorruptBatch(
+            partition=partition,
+            first_offset=self.next_offset,
+            next_offset=behind,
+            reason=reason,
+            raw=bytes(self._buffer[start:end]),
+        )
+
+    def _end_here(self, offset: int) -> None:
+        """What is left of the answer is not looked at."""
+        self.next_offset = self.end_offset = offset
+        self.end_epoch = self.leader_epoch
+        self._reader = self._header = self._failure = None
+        self._last_lies = False
+        self._upcoming = []
+
     def _go_behind(self, header: BatchHeader) -> None:
-        # Compaction takes records, never offsets: the last one of a batch may be gone.
-        self.next_offset = max(self.next_offset, header.next_offset)
         self._header = self._upcoming.pop() if self._upcoming else None
+        if self._header is None and 0 <= self.log_end < header.next_offset:
+            # The log has grown since the broker looked, or the batch lies: the next answer shows it.
+            self.end_offset = self.next_offset = max(self.next_offset, self.fetch_offset + 1)
+        else:
+            # Compaction takes records, never offsets: the last one of a batch may be gone.
+            self.next_offset = max(self.next_offset, header.next_offset)
 
     def _set_origin(self, header: BatchHeader) -> None:
         kind = TimestampType.LOG_APPEND_TIME if header.is_log_append_time else TimestampType.CREATE_TIME
         if self._origin.leader_epoch != self.leader_epoch or self._origin.timestamp_type is not kind:
             self._origin = _Origin(self.topic, self.partition, self.leader_epoch, kind)
-
-    def _batch_error(self, header: BatchHeader, error: CorruptBatchError) -> RecordError:
-        offset = max(self.next_offset, header.base_offset)
-        return self._error(offset, f"its batch, offsets {header.base_offset} to {header.last_offset}: {error.reason}")
 
     def _error(self, offset: int, reason: str) -> RecordError:
         return RecordError(TopicPartition(self.topic, self.partition), offset, reason)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headwater.client.consumer.corrupt_batches import OnCorrupt
 from headwater.client.consumer.resets import Reset, parse_reset
 from headwater.config.client import CONSUMER, resolve
 from headwater.config.errors import ConfigError
@@ -37,6 +38,9 @@ class ConsumerSettings:
     prefetch_max_bytes: int
     max_poll_records: int
     check_crcs: bool
+    corrupt_records: str
+    corrupt_records_listener: OnCorrupt | None
+    decompressed_batch_max_bytes: int
     read_committed: bool
     exclude_internal_topics: bool
     default_api_timeout_ms: int

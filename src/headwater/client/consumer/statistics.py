@@ -10,7 +10,16 @@ from headwater.client.consumer.group_statistics import COUNTERS, GAUGES, LATENCI
 from headwater.client.statistics import ClientStatistics, escaped, histogram_lines, shown
 from headwater.types import TopicPartition
 
-_COUNTERS: Final = ("polls", "records", "fetches", "fetch_failures", "sessions_lost", "bytes_fetched")
+_COUNTERS: Final = (
+    "polls",
+    "records",
+    "fetches",
+    "fetch_failures",
+    "sessions_lost",
+    "bytes_fetched",
+    "corrupt_batches",
+    "corrupt_bytes",
+)
 
 
 class ConsumerStatistics:
@@ -35,6 +44,9 @@ class ConsumerStatistics:
         self.sessions_lost = 0
         """Fetch sessions that a broker had forgotten or did not agree about."""
         self.bytes_fetched = 0
+        self.corrupt_batches = 0
+        """Batches that were skipped, or of which some records were."""
+        self.corrupt_bytes = 0
         self._lags = lags
         self._count_assigned = count_assigned
 

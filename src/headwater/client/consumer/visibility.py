@@ -8,9 +8,10 @@ there to its abort marker.
 from collections.abc import Sequence
 from typing import Final
 
-from headwater.protocol.records import BatchHeader, decode_records
+from headwater.protocol.records import BatchHeader, CorruptBatchError, decode_records
 
 _ABORT_MARKER: Final = 0
+_LARGEST_MARKER_BYTES: Final = 1 << 16
 
 
 class Visibility:
@@ -37,5 +38,8 @@ class Visibility:
 
 def is_abort_marker(buffer: memoryview, header: BatchHeader) -> bool:
     """Whether a control batch ends an aborted transaction; its key is a version and a type, two bytes each."""
-    key = next((record.key for record in decode_records(buffer, header)), None)
+    if header.records_count > 1:
+        # As many as a stranger may claim would all be decoded, for the sake of one.
+        raise CorruptBatchError(header.position, f"{header.records_count} records where a marker has one")
+    key = next((record.key for record in decode_records(buffer, header, limit_bytes=_LARGEST_MARKER_BYTES)), None)
     return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT_MARKER

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headwater.client.client import Client
-from headwater.client.errors import ClientError, ProducerFencedError, RefusedError, TimedOutError
+from headwater.client.errors import ClientError, ProducerFencedError, RefusedError, TimedOutError, error_code
 from headwater.client.leader_hints import SAY_WHO_LEADS
 from headwater.client.producer.accumulator import Accumulator, monotonic_ms
 from headwater.client.producer.batch_building import Batch
@@ -95,10 +95,7 @@ class BatchOutcomes:
 
     def settle(self, batch: Batch, answer: PartitionAnswer, broker: int) -> None:
         """Does what the answer of a broker about a batch asks for."""
-        try:
-            code = ErrorCode(answer.error_code)
-        except ValueError:
-            code = ErrorCode.unknown_server_error
+        code = error_code(answer.error_code)
         if code is ErrorCode.none:
             self.done(batch, answer.base_offset, answer.log_append_time_ms)
         else:

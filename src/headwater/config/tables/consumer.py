@@ -1,6 +1,15 @@
 """Configs of a consumer: what it reads, how much at a time, and how it takes part in a group."""
 
-from headwater.config.definitions import ConfigDef, accept, at_least, define, not_empty, one_of, one_of_any_case
+from headwater.config.definitions import (
+    ConfigDef,
+    accept,
+    at_least,
+    between,
+    define,
+    not_empty,
+    one_of,
+    one_of_any_case,
+)
 from headwater.config.tables.vocabulary import BOOLEAN, CLASS, HIGH, INT, LIST, LONG, LOW, STRING
 
 # Two lines a row read best as a table; the formatter would make six of them.
@@ -22,6 +31,14 @@ CONSUMER_ROWS: tuple[ConfigDef, ...] = (
         doc="Most records that one poll hands out. poll_arrow hands out all that waits."),
     define("check.crcs", BOOLEAN, True, importance=LOW,
         doc="Whether the checksum of every batch is checked before its records are handed out."),
+    define("corrupt.records", STRING, "fail", one_of("fail", "skip"),
+        doc="What becomes of records that cannot be read, in a batch whose checksum, compression or content is broken: "
+            "an error that names the place, where the position stays, or they are skipped, counted and logged. Ours."),
+    define("corrupt.records.listener", CLASS, None, importance=LOW,
+        doc="Function that is told of each batch before it is skipped, with its raw bytes; if it raises, the batch is "
+            "not skipped. Ours."),
+    define("decompressed.batch.max.bytes", INT, 134_217_728, between(1, 1_073_741_824), importance=LOW,
+        doc="Most bytes that one batch may become by decompression; one that would be larger counts as corrupt. Ours."),
     define("isolation.level", STRING, "read_uncommitted", one_of("read_committed", "read_uncommitted"),
         doc="Whether records of transactions are seen as they arrive, or only when they are committed."),
     define("auto.offset.reset", STRING, "latest",

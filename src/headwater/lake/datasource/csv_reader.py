@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.datasource.file_manifest import AUTO, CsvOptions, ManifestFile
 from headwater.lake.datasource.file_names import delimiter_of
 from headwater.lake.datasource.file_streams import Files
-from headwater.lake.shapes.parsing import corrupt_text
 
 BLOCK_BYTES: Final = 16 << 20
 """No record may be longer: pyarrow looks for the end of a record within two blocks."""
@@ -50,7 +50,7 @@ def csv_batches(files: Files, file: ManifestFile, options: CsvOptions) -> Iterat
     ragged: list[tuple[int, str]] = []
 
     def keep(row: arrow_csv.InvalidRow) -> str:
-        ragged.append((row.number - 1, row.text if is_text else corrupt_text(row.text.encode(_ANY_BYTES))))
+        ragged.append((row.number - 1, row.text if is_text else record_text(row.text.encode(_ANY_BYTES))))
         return "skip"
 
     # The header is a record like others until it is here: pyarrow would count blank lines before it.
@@ -150,7 +150,7 @@ def _without_damaged(records: _Records, delimiter: str) -> _Records:
     corrupt = list(records.corrupt)
     for place in sorted(damaged):
         raw = delimiter.encode().join(column[place].as_py() for column in columns)
-        corrupt.append((records.numbers[place].as_py(), corrupt_text(raw)))
+        corrupt.append((records.numbers[place].as_py(), record_text(raw)))
     good = pa.array([place not in damaged for place in range(len(records.numbers))], pa.bool_())
     kept = [column.filter(good) for column in columns]
     return _Records(columns=kept, numbers=records.numbers.filter(good), corrupt=corrupt)

@@ -4,13 +4,13 @@ A lane takes the raw batches of one split, whatever they were read from: a colum
 where a record comes from. It gives batches with exactly the columns that are wanted. No I/O and no Spark.
 """
 
-import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.datasource.columns import CORRUPT, RESCUED, SHAPE, TOMBSTONE, VALUE
 from headwater.lake.datasource.options import ValueLane
 from headwater.lake.errors import LakeUsageError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Lane: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_NO_UTF8: Final = "base64:"
 _MADE: Final = (RESCUED, CORRUPT, TOMBSTONE)
 """Columns that a lane makes itself."""
 
@@ -132,5 +131,5 @@ def _apart(values: pa.Array) -> tuple[pa.Array, pa.Array]:
             corrupt.append(None)
         except UnicodeDecodeError:
             texts.append(None)
-            corrupt.append(_NO_UTF8 + base64.b64encode(value).decode())
+            corrupt.append(record_text(value))
     return pa.array(texts, pa.string()), pa.array(corrupt, pa.string())

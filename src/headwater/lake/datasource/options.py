@@ -11,6 +11,8 @@ from headwater.lake.errors import LakeUsageError
 ValueLane: TypeAlias = Literal["raw", "text", "json", "shape"]
 """What becomes of a record's value: bytes, text, typed columns; or of all values together, the shape that they have."""
 
+CorruptPolicy: TypeAlias = Literal["fail", "skip"]
+
 MANIFEST: Final = "manifest"
 """The option that names the files of a read of files."""
 
@@ -33,6 +35,8 @@ class ReadOptions:
     split_bytes: int | None
     """How much of a log one task reads; None: what suits the size of the whole."""
     data_loss: DataLoss
+    corrupt_records: CorruptPolicy
+    """What becomes of what cannot be read: an error, or a row with its bytes in `_corrupt_record`."""
     policies: str
     """What becomes of values that do not fit their columns (`shapes.Policies`, as JSON)."""
     settings: Mapping[str, str]
@@ -59,6 +63,9 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         headers=_one_of("headers", own.get("headers", "false"), ("true", "false")) == "true",
         split_bytes=_bytes("split.bytes", own["split.bytes"]) if "split.bytes" in own else None,
         data_loss=cast(DataLoss, _one_of("data.loss", own.get("data.loss", "fail"), get_args(DataLoss))),
+        corrupt_records=cast(
+            CorruptPolicy, _one_of("corrupt.records", own.get("corrupt.records", "fail"), get_args(CorruptPolicy))
+        ),
         policies=own.get("policies", "{}"),
         settings=settings,
     )
@@ -98,6 +105,7 @@ _NAMES: Final = (
     "headers",
     "split.bytes",
     "data.loss",
+    "corrupt.records",
     "isolation",
     "policies",
 )
@@ -110,6 +118,7 @@ _INSTEAD: Final = {
     "startingtimestamp": "starting",
     "endingtimestamp": "ending",
     "failondataloss": "data.loss",
+    "mode": "corrupt.records",
     "includeheaders": "headers",
     "minpartitions": "split.bytes",
     "path": "topics",
@@ -120,6 +129,8 @@ _INSTEAD: Final = {
 def _check_names(own: Mapping[str, str], settings: Mapping[str, str]) -> None:
     if "bootstrap.servers" in settings:
         raise LakeUsageError("kafka.bootstrap.servers is the option bootstrap here")
+    if "corrupt.records" in settings:
+        raise LakeUsageError("kafka.corrupt.records is the option corrupt.records here")
     for name in own:
         if name not in _NAMES:
             close = _INSTEAD.get(name) or next(iter(difflib.get_close_matches(name, _NAMES, 1)), None)

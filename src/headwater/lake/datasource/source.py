@@ -96,6 +96,7 @@ class SplitReader:
     def batches(self, split: spark.InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """The batches of one split; Spark gives None where there are no splits."""
         from headwater.lake.datasource.brokers import Brokers
+        from headwater.lake.datasource.corrupt_rows import CorruptRows
         from headwater.lake.datasource.topic_reader import read_range
         from headwater.lake.datasource.worker_upkeep import keep_quick
 
@@ -103,8 +104,15 @@ class SplitReader:
             return
         keep_quick()
         with Brokers(self._options.bootstrap, self._options.settings) as brokers:
-            raw = read_range(brokers, split.wanted, columns=self._needed, data_loss=self._options.data_loss)
-            yield from lane(self._options.value, self._wanted, self._options.policies)(raw)
+            corrupt = CorruptRows(self._wanted)
+            raw = read_range(
+                brokers,
+                split.wanted,
+                columns=self._needed,
+                data_loss=self._options.data_loss,
+                on_corrupt=corrupt.take if self._options.corrupt_records == "skip" else None,
+            )
+            yield from corrupt.among(lane(self._options.value, self._wanted, self._options.policies)(raw))
 
 
 class TopicReader(spark.DataSourceReader):

@@ -1,6 +1,7 @@
 """Ranges cut into pieces that Spark's tasks read side by side. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -28,4 +29,5 @@ def _pieces(whole: TopicRange, split_bytes: int) -> Iterable[TopicRange]:
     cuts = [whole.start + whole.offsets * piece // count for piece in range(count + 1)]
     for start, end in pairwise(cuts):
         size = whole.size_bytes * (end - start) // whole.offsets
-        yield TopicRange(topic=whole.topic, partition=whole.partition, start=start, end=end, size_bytes=size)
+        begins = whole.begins and start == whole.start
+        yield replace(whole, start=start, end=end, size_bytes=size, begins=begins)

@@ -35,6 +35,8 @@ class TopicRange:
     start: int
     end: int
     size_bytes: int
+    begins: bool = True
+    """Whether nothing of the partition is read before it: what lies across its start belongs to it then."""
 
     @property
     def offsets(self) -> int:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from headwater.client.answer_memory import AnswerMemory
 from headwater.client.client import Client
 from headwater.client.consumer.arrow import array_of
-from headwater.client.consumer.fetch_answers import chunk_of
+from headwater.client.consumer.corrupt_batches import CorruptBatch, OnCorrupt, ReadingRules
+from headwater.client.consumer.fetch_answers import chunk_of, kept_back
 from headwater.client.consumer.fetch_lane import PartitionAnswer
 from headwater.client.consumer.fetch_requests import fetch
 from headwater.client.consumer.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchPlan, FetchSession, Wanted
@@ -23,7 +24,7 @@ from headwater.client.consumer.offsets import find_offsets
 from headwater.client.consumer.prefetch import Chunk
 from headwater.client.consumer.resets import EARLIEST_MS
 from headwater.client.consumer.subscription import NO_EPOCH
-from headwater.client.errors import RefusedError
+from headwater.client.errors import CorruptRecordError, RefusedError, error_code
 from headwater.lake.datasource.brokers import Brokers
 from headwater.lake.datasource.columns import TOPIC_COLUMNS
 from headwater.lake.datasource.spots import DataLoss
@@ -41,19 +42,49 @@ _UNKNOWN_THERE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown
 
 
 def read_range(
-    brokers: Brokers, wanted: TopicRange, *, columns: Collection[str], data_loss: DataLoss = "fail"
+    brokers: Brokers,
+    wanted: TopicRange,
+    *,
+    columns: Collection[str],
+    data_loss: DataLoss = "fail",
+    on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range in their order, with these of the `TOPIC_COLUMNS`."""
+    """The records of the range in their order, with these of the `TOPIC_COLUMNS`.
+
+    What cannot be read is a `LakeError`, unless there is an `on_corrupt`: then it is skipped, and told of once in all
+    the ranges that a partition is cut into.
+    """
     schema = pa.schema([field for field in TOPIC_COLUMNS if field.name in columns])
     memory = AnswerMemory()
-    fetches = _Fetches(brokers, wanted, data_loss)
+    fetches = _Fetches(brokers, wanted, data_loss, None if on_corrupt is None else _own(wanted, on_corrupt))
     while (chunk := brokers.run(fetches.next)) is not None:
         while not chunk.batches.exhausted:
-            found = chunk.batches.take_columns(memory=memory)
+            try:
+                found = chunk.batches.take_columns(memory=memory)
+            except CorruptRecordError as error:
+                raise _unreadable(error) from error
             rows = bisect_left(found.offsets, wanted.end)
             batch = _batch(found, wanted, schema)
             for first in range(0, rows, BATCH_ROWS):
                 yield batch.slice(first, min(BATCH_ROWS, rows - first))
+
+
+def _own(wanted: TopicRange, on_corrupt: OnCorrupt) -> OnCorrupt:
+    """Tells of those batches only that begin in the range: one that lies across its start is its neighbour's."""
+
+    def tell(batch: CorruptBatch) -> None:
+        base = batch.base_offset if batch.base_offset >= 0 else batch.first_offset
+        if base < wanted.end and (base >= wanted.start or wanted.begins):
+            on_corrupt(batch)
+
+    return tell
+
+
+def _unreadable(error: CorruptRecordError) -> LakeError:
+    return LakeError(
+        f"cannot read {error.batch}. Go on behind it with --skip-corrupt, or the option corrupt.records = skip: "
+        "what cannot be read is kept in _corrupt_record"
+    )
 
 
 def _batch(found: RecordColumns, origin: TopicRange, schema: pa.Schema) -> pa.RecordBatch:
@@ -80,7 +111,7 @@ class _WithoutSession(FetchSession):
 class _Fetches:
     """The answers for one range, one after the other; all of it on the event loop of the brokers' client."""
 
-    def __init__(self, brokers: Brokers, wanted: TopicRange, data_loss: DataLoss) -> None:
+    def __init__(self, brokers: Brokers, wanted: TopicRange, data_loss: DataLoss, on_corrupt: OnCorrupt | None) -> None:
         # Which replica is near is not asked: the leader has everything.
         self._settings = replace(brokers.settings, client_rack="")
         self._partition = TopicPartition(wanted.topic, wanted.partition)
@@ -89,9 +120,12 @@ class _Fetches:
         self._offset = wanted.start
         self._bytes_per_offset = wanted.size_bytes / max(wanted.offsets, 1)
         self._ahead: asyncio.Task[PartitionAnswer] | None = None
+        self._rules = ReadingRules(self._settings.check_crcs, self._settings.decompressed_batch_max_bytes, on_corrupt)
+        self._last: Chunk | None = None
 
     async def next(self, client: Client) -> Chunk | None:
-        """The next records; None behind the end of the range."""
+        """The next records, once those before are read; None behind the end of the range."""
+        await self._go_behind_the_last()
         while self._offset < self._end:
             asked_ahead, self._ahead = self._ahead, None
             try:
@@ -101,16 +135,41 @@ class _Fetches:
                     raise
                 await self._out_of_range(client)
                 continue
+            except CorruptRecordError as error:
+                self._skip(error)
+                continue
             if not len(answer.records):
                 # The log goes on up to the end of the range at least, and has nothing more before it.
                 return None
-            chunk = chunk_of(self._partition, self._offset, answer, check_crcs=self._settings.check_crcs)
-            self._bytes_per_offset = chunk.size_bytes / (chunk.end.offset - self._offset)
-            self._offset = chunk.end.offset
-            if self._offset < self._end:
+            try:
+                chunk = chunk_of(self._partition, self._offset, answer, self._rules)
+            except CorruptRecordError as error:
+                self._skip(error)
+                continue
+            self._bytes_per_offset = chunk.size_bytes / max(chunk.end.offset - self._offset, 1)
+            self._last, self._offset = chunk, chunk.end.offset
+            if self._offset < self._end and chunk.batches.ends_surely:
                 self._ahead = asyncio.create_task(self._fetch(client))
             return chunk
         return None
+
+    async def _go_behind_the_last(self) -> None:
+        """Where something could not be read, what was asked for ahead may not be what follows."""
+        last, self._last = self._last, None
+        if last is None or last.batches.next_offset == self._offset:
+            return
+        self._offset = last.batches.next_offset
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
+            self._ahead = None
+
+    def _skip(self, error: CorruptRecordError) -> None:
+        """Goes on behind what a broker keeps back as damaged, if that may be skipped."""
+        if self._rules.skip is None:
+            raise _unreadable(error) from error
+        self._rules.skip(error.batch)
+        self._offset = error.batch.next_offset
 
     async def _fetch(self, client: Client) -> PartitionAnswer:
         return await client.retry(
@@ -133,11 +192,13 @@ class _Fetches:
         if found.throttle_ms > 0:
             # The broker has answered at once, maybe without records, and leaves it to us to keep to our quota.
             await asyncio.sleep(found.throttle_ms / 1000)
-        code = ErrorCode(found.error_code or (found.partitions[0].error_code if found.partitions else 0))
+        code = error_code(found.error_code or (found.partitions[0].error_code if found.partitions else 0))
         if code in _UNKNOWN_THERE:
             # A broker that has come to lead may not have heard of it yet; a topic that is gone is an error here.
             await client.topic(topic)
             code = ErrorCode.leader_not_available
+        if code is ErrorCode.corrupt_message:
+            raise CorruptRecordError(kept_back(self._partition, self._offset))
         message = None
         if code is ErrorCode.none and not self._tells_all(found.partitions):
             code = ErrorCode.offset_not_available

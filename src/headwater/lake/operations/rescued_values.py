@@ -13,9 +13,9 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
+from headwater.lake.corrupt_text import AS_BASE64
 from headwater.lake.shapes.fitting import ObjectFitter, Rescue
 from headwater.lake.shapes.json_text import NotJson, Value, scan_record
-from headwater.lake.shapes.parsing import AS_BASE64
 from headwater.lake.shapes.paths import split
 from headwater.lake.shapes.policies import Policies
 

@@ -70,7 +70,9 @@ def _first_timestamp_ms(brokers: Brokers, unread: TopicRange) -> int | None:
     while start < unread.end:
         stop = min(start + width, unread.end)
         part = TopicRange(topic=unread.topic, partition=unread.partition, start=start, end=stop, size_bytes=0)
-        for batch in list(read_range(brokers, part, columns=("_timestamp",), data_loss="skip")):
+        for batch in list(
+            read_range(brokers, part, columns=("_timestamp",), data_loss="skip", on_corrupt=lambda _: None)
+        ):
             if batch.num_rows:
                 return int(batch.column(0)[0].as_py().timestamp() * 1000)
         start, width = stop, width * _WIDER

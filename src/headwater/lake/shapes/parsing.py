@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from array import array
 from typing import Final, cast
 
 import pyarrow as pa
 
+from headwater.lake.corrupt_text import record_text
 from headwater.lake.errors import LakeError
 from headwater.lake.shapes.arrays import array_of
 from headwater.lake.shapes.fitting import ObjectFitter, Rescue
@@ -19,7 +19,6 @@ from headwater.lake.shapes.paths import CORRUPT_RECORD, RESCUED, is_metadata
 from headwater.lake.shapes.policies import Policies
 
 RESCUED_TYPE: Final = pa.map_(pa.string(), pa.string())
-AS_BASE64: Final = "base64:"
 
 LARGEST_BATCH_BYTES: Final = 5 << 28
 """Offsets in a column of strings count up to 2 GiB. A column gets no more bytes than the records have, except for those
@@ -97,7 +96,7 @@ def parse_records(records: list[bytes | None], schema: pa.Schema, policies: Poli
             try:
                 text, record = scan_record(raw)
             except NotJson:
-                whole = corrupt_text(raw)
+                whole = record_text(raw)
             else:
                 rescue = Rescue(text)
                 row = cast("dict[str, object]", record_fitter.fit(record, "", rescue))
@@ -113,12 +112,3 @@ def with_rescued(schema: pa.Schema, columns: list[pa.Array], rescued: pa.Array, 
     """The result of parsing from its parts."""
     full = schema.append(pa.field(RESCUED, RESCUED_TYPE)).append(pa.field(CORRUPT_RECORD, pa.string()))
     return pa.RecordBatch.from_arrays([*columns, rescued, corrupt], schema=full)
-
-
-def corrupt_text(raw: bytes) -> str:
-    """A record as text that can be turned back; base64 where it is no UTF-8, or might be taken for base64."""
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        text = AS_BASE64
-    return text if not text.startswith(AS_BASE64) else AS_BASE64 + base64.b64encode(raw).decode("ascii")

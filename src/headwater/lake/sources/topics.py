@@ -15,6 +15,7 @@ import pyarrow as pa
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.datasource.brokers import Brokers
 from headwater.lake.datasource.columns import HEADERS, TOPIC_COLUMNS
+from headwater.lake.datasource.options import CorruptPolicy
 from headwater.lake.datasource.spots import LATEST, DataLoss, Earliest, Spots, parse_spots
 from headwater.lake.datasource.topic_offsets import TopicRange, find_ranges, topic_ids
 from headwater.lake.errors import LakeError, LakeUsageError
@@ -42,7 +43,12 @@ _SETTING: Final = "kafka."
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _FIXED: Final = {"text": pa.schema([("value", pa.string())]), "raw": pa.schema([("value", pa.binary())])}
-_ALLOWED: Final = {"value": ("json", *_FIXED), "headers": ("true", "false"), "data_loss": ("fail", "skip")}
+_ALLOWED: Final = {
+    "value": ("json", *_FIXED),
+    "headers": ("true", "false"),
+    "data_loss": ("fail", "skip"),
+    "corrupt_records": ("fail", "skip"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,7 @@ class TopicSource:
     headers: bool = False
     starting: str = "earliest"
     data_loss: DataLoss = "fail"
+    corrupt_records: CorruptPolicy = "fail"
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -118,7 +125,7 @@ def parse_topics(text: str, *, bootstrap: str | None = None, **options: Any) -> 
     >>> parse_topics("orders", value="text", **{"kafka.check.crcs": "false"}).settings
     {'check.crcs': 'false'}
     """
-    names = ("value", "headers", "starting", "data_loss", "settings")
+    names = ("value", "headers", "starting", "data_loss", "corrupt_records", "settings")
     for name in options:
         if name not in names and not name.startswith(_SETTING):
             shown = f"{', '.join(names[:-1])} and {_SETTING}*"
@@ -184,6 +191,7 @@ class TopicNews:
     def _reader(self, spark: "SparkSession") -> "DataFrameReader":
         reader = spark.read.format("headwater").option("bootstrap", self.source.bootstrap)
         reader = reader.option("topics", ",".join(self.source.topics)).option("data.loss", self.source.data_loss)
+        reader = reader.option("corrupt.records", self.source.corrupt_records)
         reader = reader.option("starting", json.dumps(self._offsets("start")))
         reader = reader.option("ending", json.dumps(self._offsets("end")))
         for name, value in self.source.settings.items():

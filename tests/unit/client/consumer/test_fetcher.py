@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.client.consumer.consumer import Consumer
+from headwater.client.consumer.corrupt_batches import CorruptBatch
 from headwater.client.errors import RecordError, RefusedError
 from headwater.protocol.kafka_types import BrokerId, ErrorCode
 from headwater.types import TopicPartition
@@ -426,3 +427,44 @@ async def test_a_broker_that_does_not_answer_does_not_keep_a_consumer_from_its_e
             began_s = time.monotonic()
         assert cluster.fetches[-1].request.session_epoch == -1
         assert time.monotonic() - began_s < PATIENCE_S / 2
+
+
+@in_a_loop
+async def test_what_a_broker_keeps_back_as_damaged_is_skipped_on_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with scripted_cluster() as cluster, reader(cluster, corrupt_records="skip") as consumer:
+        cluster.write(0, b"a", b"b", b"c", b"d")
+        refused = cluster.response(cluster.refused(0, ErrorCode.corrupt_message))
+        cluster.answers.append(lambda fetch: refused if fetch.wanted.get(0) in (0, 1, 2) else None)
+        assert await values(consumer, 1) == [b"d"]
+        assert consumer.statistics.corrupt_batches == 3
+        assert await consumer.position(PLACE) == 4
+    assert "skipped offset 1 of partition orders-0 (0 bytes): the broker finds its batch damaged" in caplog.text
+
+
+@in_a_loop
+async def test_a_listener_that_fails_skips_nothing_and_is_told_again() -> None:
+    told: list[int] = []
+
+    def refuse_once(batch: CorruptBatch) -> None:
+        told.append(batch.first_offset)
+        if len(told) == 1:
+            raise OSError("the disk is full")
+
+    settings = {"corrupt_records": "skip", "corrupt_records_listener": refuse_once}
+    async with scripted_cluster() as cluster, reader(cluster, **settings) as consumer:
+        cluster.write(0, b"a", b"b")
+        cluster.answers.append(damaged_from(cluster, 0))
+        with pytest.raises(RecordError, match=r"listener of corrupt records failed on it: OSError\('the disk is full'"):
+            await consumer.poll(5.0)
+        assert await values(consumer, 1) == [b"b"]
+        assert told == [0, 0]
+
+
+@in_a_loop
+async def test_an_error_that_nobody_knows_yet_passes() -> None:
+    async with scripted_cluster() as cluster, reader(cluster) as consumer:
+        cluster.write(0, b"a")
+        unknown: Any = 9999
+        strange = dataclasses.replace(cluster.refused(0, ErrorCode.unknown_server_error), error_code=unknown)
+        cluster.answers.append(once(lambda fetch: cluster.response(strange)))
+        assert await values(consumer, 1) == [b"a"]

@@ -17,6 +17,7 @@ def test_little_has_to_be_said() -> None:
     assert (options.starting.of(FIRST), options.ending.of(FIRST)) == (Earliest(), Latest())
     assert (options.split_bytes, options.data_loss, dict(options.settings)) == (None, "fail", {})
     assert not options.headers
+    assert options.corrupt_records == "fail"
 
 
 def test_all_of_it_can_be_said() -> None:
@@ -30,6 +31,7 @@ def test_all_of_it_can_be_said() -> None:
             "headers": "True",
             "split.bytes": "4m",
             "data.loss": "skip",
+            "corrupt.records": "Skip",
             "isolation": "read_uncommitted",
             "kafka.security.protocol": "SSL",
         }
@@ -38,7 +40,7 @@ def test_all_of_it_can_be_said() -> None:
     assert options.headers
     assert options.starting.of(FIRST) == AtOffset(offset=12)
     assert options.ending.of(FIRST) == AtTime(timestamp_ms=1000)
-    assert (options.split_bytes, options.data_loss) == (4 << 20, "skip")
+    assert (options.split_bytes, options.data_loss, options.corrupt_records) == (4 << 20, "skip", "skip")
     assert options.settings == {"security.protocol": "SSL", "isolation.level": "read_uncommitted"}
 
 
@@ -57,6 +59,8 @@ def test_all_of_it_can_be_said() -> None:
         ({"headers": "yes"}, "headers = 'yes' is not allowed: use true or false"),
         ({"includeheaders": "true"}, "did you mean headers?"),
         ({"data.loss": "maybe"}, "use fail or skip"),
+        ({"corrupt.records": "keep"}, "corrupt.records = 'keep' is not allowed: use fail or skip"),
+        ({"kafka.corrupt.records": "skip"}, "kafka.corrupt.records is the option corrupt.records here"),
         ({"split.bytes": "0"}, "no number of bytes: write it as 33554432 or 32m"),
         ({"split.bytes": "big"}, "no number of bytes"),
         ({"starting": "sometimes"}, "starting = 'sometimes' is no place in a topic: use earliest, latest, ts:"),

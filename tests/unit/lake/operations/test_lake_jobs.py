@@ -67,6 +67,14 @@ def test_every_option_of_a_load_can_be_written_in_the_file() -> None:
     assert request.policies == Policies(default="string", fields={"price": "columns"}, rewrite=True)
 
 
+def test_what_cannot_be_read_may_be_skipped() -> None:
+    skipping = load_with('skip_corrupt = true\noptions = { starting = "latest" }')
+    assert parse(skipping).jobs[0].source_options == {"starting": "latest", "corrupt_records": "skip"}
+    assert parse(load_with("skip_corrupt = false")).jobs[0].source_options == {}
+    with pytest.raises(LakeUsageError, match="corrupt_records"):
+        parse(load_with("skip_corrupt = true").replace("topic:orders", "files:in"))
+
+
 def test_the_lake_of_the_file_is_told_too_and_loads_inherit_its_brokers_unless_they_name_others() -> None:
     lake = parse(WHOLE)
     assert (lake.catalog, lake.master) == ("http://localhost:8181", "local[4]")

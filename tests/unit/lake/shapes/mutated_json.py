@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -57,6 +58,11 @@ def check_lanes(random: Random) -> None:
 
 def exactly(records: list[bytes | None], random: Random) -> pa.Array:
     """Records in memory that ends with the last of them, some of them null, and maybe some cut off in front."""
+    return exact_values(records)[random.choice((0, 0, 1)) :]
+
+
+def exact_values(records: Sequence[bytes | None]) -> pa.Array:
+    """Records in memory that ends with the last of them."""
     data = b"".join(each or b"" for each in records)
     # Of all that Python has, only an array that is made longer by `*` has not a byte of room behind its end.
     room = array("B", [0]) * len(data)
@@ -65,8 +71,9 @@ def exactly(records: list[bytes | None], random: Random) -> pa.Array:
     for each in records:
         ends.append(ends[-1] + len(each or b""))
     valid = sum(1 << place for place, each in enumerate(records) if each is not None)
-    buffers = [pa.py_buffer(bytes([valid])), pa.py_buffer(ends), pa.py_buffer(room)]
-    return pa.Array.from_buffers(pa.large_binary(), len(records), buffers)[random.choice((0, 0, 1)) :]
+    bits = valid.to_bytes((len(records) + 7) // 8, "little")
+    buffers = [pa.py_buffer(bits), pa.py_buffer(ends), pa.py_buffer(room)]
+    return pa.Array.from_buffers(pa.large_binary(), len(records), buffers)
 
 
 def _counted(values: pa.Array) -> tuple[str, int]:

@@ -1,0 +1,51 @@
+"""What a terminal would obey is escaped there, and only there."""
+
+import json
+import sys
+
+import pytest
+
+from headwater.cli.output import complain, print_fields, print_json, print_table
+from headwater.cli.record_format import Columns, as_it_is, columns, format_string, json_line_for_terminals
+from headwater.cli.terminal import escaped, escaped_bytes, say
+from headwater.client.consumer.records import Record
+
+HOSTILE = "a\x1b[2J\x07\x7f\x9b31m\u202eb\r\tc\nd é 한"
+SHOWN = "a\\x1b[2J\\x07\\x7f\\x9b31m\\u202eb\\r\tc\nd é 한"
+
+
+def test_line_ends_tabs_and_letters_of_all_languages_pass() -> None:
+    assert escaped(HOSTILE) == SHOWN
+    assert escaped_bytes(HOSTILE.encode() + b"\xff\x00") == SHOWN.encode() + rb"\xff\x00"
+    assert escaped_bytes(b"plain\n") == b"plain\n"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_all_that_commands_print_is_escaped_on_a_terminal(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    name = "group\x1b[31m\x9b"
+    say(name)
+    print_fields({"GROUP": name})
+    print_table(("GROUP",), [(name,)])
+    print_json([name])
+    complain(name)
+    seen = "".join(capsys.readouterr())
+    assert ("\x1b[31m" in seen) is not is_terminal
+    assert ("\x9b" in seen) is not is_terminal
+    assert (seen.count(r"group\x1b[31m\x9b") == 4) is is_terminal
+
+
+def test_parts_of_records_are_escaped_and_what_the_user_puts_between_is_not() -> None:
+    record = Record("orders", 0, 5, 7, key=b"k\x1b", value=b"\xffv\x07", headers=(("h\x1b", b"\r"),))
+    for clean, key, value, headers in (
+        (as_it_is, b"k\x1b", b"\xffv\x07", b"h\x1b=\r"),
+        (escaped_bytes, rb"k\x1b", rb"\xffv\x07", rb"h\x1b=\r"),
+    ):
+        assert format_string(r"%k\x1b%s\x07%h", b"-", clean)(record) == key + b"\x1b" + value + b"\x07" + headers
+        assert columns(Columns(key=True), b"\x1b", b"-", b"\n", clean)(record) == key + b"\x1b" + value + b"\n"
+    line = json_line_for_terminals(Record("orders", 0, 5, 7, key="k\x9b\u202e".encode(), value=b"\x1b"))
+    assert (json.loads(line)["key"], json.loads(line)["value"]) == ("k\x9b\u202e", "\x1b")
+    assert line.isascii()
