@@ -4,6 +4,10 @@ Produce and Fetch take the byte lanes. Every other API goes through kio to a mod
 imported at its first request, which speaks one version (`VERSION`). Its `handle` is a plain function or a coroutine
 function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
 version bridge cannot know.
+
+A large request is read in a thread, and so is the first one of each version, as its modules are imported then; a large
+response is written there. What waits for its place in the queue is dropped when the client hangs up, what has begun is
+finished.
 """
 
 import asyncio
@@ -11,16 +15,17 @@ import functools
 import importlib
 import logging
 import types
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.broker.handlers import fetch, produce
+from headwater.broker.large_messages import LARGE_REQUEST_BYTES, LargeMessages, is_large
 from headwater.broker.services.clock import now_ms
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
-from headwater.protocol.errors import MalformedRequestError
+from headwater.protocol.errors import ApiError, MalformedRequestError
 from headwater.protocol.headers import RequestHeader, read_header
 
 if TYPE_CHECKING:
@@ -90,13 +95,42 @@ def _route(key: int, version: int) -> _Route:
     return _Route(decode, module.handle, encode)
 
 
+Encode = Callable[[Any], bytes]
+"""Writes the reply to one request."""
+
+
+Steps = Coroutine[Any, Any, bytes | None]
+"""Come to the reply to a request, or to None when it is given later."""
+
+
+class _Work:
+    """A request that takes a place in the queue; `answer` is what its steps wait for."""
+
+    __slots__ = ("connection", "coroutines", "frame_bytes", "header", "steps")
+
+    def __init__(
+        self, connection: Connection, header: RequestHeader, frame_bytes: int, steps: Steps, answer: Any = None
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.frame_bytes = frame_bytes
+        self.steps = steps
+        self.coroutines = (steps, answer) if isinstance(answer, types.CoroutineType) else (steps,)
+
+    def __str__(self) -> str:
+        api, version = self.header.api.name, self.header.version
+        return f"{api} v{version} ({self.frame_bytes} bytes) of {self.connection.peer}"
+
+
 class Dispatcher:
     """Answers the frames of all connections of one broker."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._queue = asyncio.Semaphore(broker.config.queued_max_requests)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], _Work] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self._large_messages = LargeMessages()
         self.requests = 0
         """How many came so far."""
 
@@ -112,58 +146,115 @@ class Dispatcher:
             if header.api is FETCH:
                 return fetch.handle(self._broker, connection, header, frame)
             return self._handle_message(connection, header, frame)
-        except MalformedRequestError as error:
-            raise ProtocolViolationError(str(error)) from error
-        except ProtocolViolationError:
-            raise
-        except Exception:
-            logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
-            raise ProtocolViolationError("its request could not be answered") from None
+        except Exception as error:
+            raise ProtocolViolationError(_reason_to_close(connection, error)) from error
 
     async def close(self) -> None:
         """Ends the requests that are still being worked on."""
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._large_messages.close()
+
+    def under_way(self) -> Iterator[str]:
+        """The requests that have a place in the queue or wait for one, in words."""
+        return map(str, list(self._tasks.values()))
 
     def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
-        route = _route(header.api.key, header.version)
-        request = route.decode(bytes(frame), header.body)
-        context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
-        answer = route.handle(context, request)
+        route = self._routes.get((header.api.key, header.version))
+        if route is None or len(frame) > LARGE_REQUEST_BYTES:
+            copy = bytes(frame)
+            return self._begin(_Work(connection, header, len(copy), self._read_first(connection, header, copy)))
+        answer = self._ask(route, connection, header, frame, route.decode(bytes(frame), header.body))
         encode = functools.partial(route.encode, header.correlation_id)
-        # Not by `Awaitable`, which asks Python code for every answer.
-        if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
-            return encode(answer)
-        if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
-            # It waits for others, a rebalance say: that is no work, and takes no place in the queue.
-            answer.add_done_callback(functools.partial(self._answer_waiting, connection, encode))
+        if _waits_for_others(answer):
+            self._answer_later(connection, header, encode, answer)
             return PENDING
-        task = asyncio.ensure_future(self._finish(connection, answer, encode))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # Not by `Awaitable`, which asks Python code for every answer.
+        if isinstance(answer, (types.CoroutineType, asyncio.Task)):
+            return self._begin(_Work(connection, header, len(frame), self._finish(encode, answer), answer))
+        if is_large(answer):
+            return self._begin(_Work(connection, header, len(frame), self._write(encode, answer)))
+        return encode(answer)
+
+    def _ask(
+        self, route: _Route, connection: Connection, header: RequestHeader, frame: memoryview, request: Any
+    ) -> Any:
+        context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
+        return route.handle(context, request)
+
+    def _begin(self, work: _Work) -> Any:
+        """Works on a request when the queue has a place for it, and replies."""
+        task = asyncio.ensure_future(self._carry_out(work))
+        self._tasks[task] = work
+        # Until its turn comes it is dropped when the client hangs up. Then it is finished: nothing is left half done.
+        work.connection.may_drop(task.cancel)
+        task.add_done_callback(self._ended)
         return PENDING
 
-    async def _finish(self, connection: Connection, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        # What was never begun would otherwise be reported as forgotten.
+        for coroutine in self._tasks.pop(task).coroutines:
+            coroutine.close()
+
+    async def _carry_out(self, work: _Work) -> None:
+        connection = work.connection
         try:
             async with self._queue:
-                reply = encode(await answer)
-        except Exception:
-            logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
-            connection.close("its request could not be answered")
+                connection.on_close = None
+                reply = await work.steps
+        except Exception as error:
+            connection.close(_reason_to_close(connection, error))
             return
-        connection.reply(reply)
+        if reply is not None:
+            connection.reply(reply)
+
+    async def _read_first(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes | None:
+        """The reply to a request that is not read yet; None when it waits for others after all."""
+        route, request = await self._large_messages.run(_read, header, frame)
+        self._routes[header.api.key, header.version] = route
+        if connection.closed:
+            return None
+        answer = self._ask(route, connection, header, memoryview(frame), request)
+        encode = functools.partial(route.encode, header.correlation_id)
+        if _waits_for_others(answer):
+            self._answer_later(connection, header, encode, answer)
+            return None
+        return await self._finish(encode, answer)
+
+    async def _finish(self, encode: Encode, answer: Any) -> bytes:
+        """The reply from what a handler came to, waited for where it has to be."""
+        response = await answer if isinstance(answer, Awaitable) else answer
+        return await self._write(encode, response)
+
+    async def _write(self, encode: Encode, response: Any) -> bytes:
+        return await self._large_messages.run(encode, response) if is_large(response) else encode(response)
+
+    def _answer_later(
+        self, connection: Connection, header: RequestHeader, encode: Encode, answer: "asyncio.Future[Any]"
+    ) -> None:
+        """Replies when `answer` is there. Waiting for others is no work and takes no place in the queue.
+
+        A client that hangs up is no longer waited for. What it asked stands: a member of a group stays one until its
+        session ends, as in Kafka.
+        """
+        callback = functools.partial(self._answer_waiting, connection, header, encode)
+        answer.add_done_callback(callback)
+        connection.may_drop(functools.partial(answer.remove_done_callback, callback))
 
     def _answer_waiting(
-        self, connection: Connection, encode: Callable[[Any], bytes], answer: "asyncio.Future[Any]"
+        self, connection: Connection, header: RequestHeader, encode: Encode, answer: "asyncio.Future[Any]"
     ) -> None:
-        if answer.cancelled():
+        if answer.cancelled() or connection.closed:
             return
         try:
-            reply = encode(answer.result())
-        except Exception:
-            logger.exception("a waiting request of %s failed; this is a bug in headwater", connection.peer)
-            connection.close("its request could not be answered")
+            response = answer.result()
+            if is_large(response):
+                self._begin(_Work(connection, header, 0, self._write(encode, response)))
+                return
+            reply = encode(response)
+        except Exception as error:
+            connection.close(_reason_to_close(connection, error))
             return
         connection.reply(reply)
 
@@ -178,3 +269,21 @@ class Dispatcher:
         from headwater.protocol import messages
 
         return messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.unsupported())
+
+
+def _read(header: RequestHeader, frame: bytes) -> tuple[_Route, Any]:
+    route = _route(header.api.key, header.version)
+    return route, route.decode(frame, header.body)
+
+
+def _waits_for_others(answer: Any) -> bool:
+    """Whether an answer comes when others have done something, a rebalance say, and not when work is done."""
+    return isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task)
+
+
+def _reason_to_close(connection: Connection, error: Exception) -> str:
+    """What the log says of a connection that ends because of its request. A fault of ours gets its traceback too."""
+    if isinstance(error, (MalformedRequestError, ProtocolViolationError, ApiError)):
+        return str(error)
+    logger.error("a request of %s failed; this is a bug in headwater", connection.peer, exc_info=error)
+    return "its request could not be answered"

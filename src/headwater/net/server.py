@@ -5,12 +5,14 @@ import contextlib
 import errno
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headwater.net.buffers import BufferPool
-from headwater.net.connection import Connection
+from headwater.net.connection import Connection, ProtocolViolationError
+from headwater.net.endings import Endings
 
 logger = logging.getLogger(__name__)
 
@@ -20,10 +22,16 @@ _ACCEPTS_PER_EVENT: Final = 64
 _UNLIMITED: Final = 2**31 - 1
 
 Handler = Callable[[Connection, memoryview], Any]
+FrameCheck = Callable[[int, memoryview], None]
+TookLong = Callable[[Connection, memoryview, float], None]
 
 
 class Server:
-    """Listens on one address. `handle` answers a frame (see `connection.Host`)."""
+    """Listens on one address. `handle` answers a frame (see `connection.Host`).
+
+    `check_frame` may refuse a frame of more than `unchecked_frame_bytes` by its size and its first bytes, before the
+    rest is received; `took_long` hears of requests that held the event loop.
+    """
 
     def __init__(
         self,
@@ -31,6 +39,9 @@ class Server:
         *,
         max_frame_bytes: int,
         max_idle_ms: int,
+        check_frame: FrameCheck | None = None,
+        unchecked_frame_bytes: int = _UNLIMITED,
+        took_long: TookLong | None = None,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
     ) -> None:
@@ -38,7 +49,11 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.buffers = BufferPool()
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self.max_frame_bytes = max_frame_bytes
+        self.endings = Endings(self.loop)
+        self.unchecked_frame_bytes = min(max_frame_bytes, unchecked_frame_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        self._check_frame = check_frame
+        self._took_long = took_long
         self.connections: set[Connection] = set()
         self._max_idle_s = max_idle_ms / 1000
         self._socket_buffers = (
@@ -90,6 +105,19 @@ class Server:
             self._listener = None
         for connection in list(self.connections):
             connection.close()
+        self.endings.close()
+
+    def check_frame(self, size: int, start: memoryview) -> None:
+        """Refuses a frame that is larger than any, or than those of its kind."""
+        if size < 0 or size > self._max_frame_bytes:
+            raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={self._max_frame_bytes}")
+        if self._check_frame is not None:
+            self._check_frame(size, start)
+
+    def took_long(self, connection: Connection, frame: memoryview, seconds: float) -> None:
+        """Passes on that a request held the event loop."""
+        if self._took_long is not None:
+            self._took_long(connection, frame, seconds)
 
     def closed(self, connection: Connection) -> None:
         """A connection ended: there may be room for another."""
@@ -155,10 +183,11 @@ class Server:
         return min(max(self._max_idle_s / 10, 0.05), 30.0) if self._max_idle_s >= 0 else 30.0
 
     def _close_idle(self) -> None:
+        """Ends what has been idle for too long, as in Kafka also while a request of it waits for others."""
         if self._max_idle_s >= 0:
-            oldest = self.loop.time() - self._max_idle_s
+            oldest = time.monotonic() - self._max_idle_s
             for connection in list(self.connections):
-                if connection.last_active < oldest and not connection.busy:
+                if connection.last_active < oldest:
                     logger.debug("closed the connection of %s: idle", connection.peer)
                     connection.close()
         self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)

@@ -2,8 +2,9 @@
 
 v5 adds log start offsets, v7 sessions (KIP-227), v9 the client's leader epoch, v12 is flexible and can tell where logs
 diverge, v13 names topics by id, v15 to v18 concern replicas.
-A fetch that finds less than `min_bytes` waits in the purgatory for `max_wait_ms`; the append that satisfies it wakes
-it. The first partition that has anything gives at least one whole batch, however small the limits are.
+A fetch that finds less than `min_bytes` waits in the purgatory for `max_wait_ms`, but not longer than five minutes or
+half of `connections.max.idle.ms`, as the connection would be idle then; the append that satisfies it wakes it. The
+first partition that has anything gives at least one whole batch, however small the limits are.
 Left out: fetching from the closest replica (there is one replica).
 """
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_WITH_TOPIC_ID: Final = 13
+_LONGEST_WAIT_MS: Final = 300_000
 
 Found = list[tuple[str | bytes, PartitionResult]]
 
@@ -71,12 +73,18 @@ class _Fetch:
 
     def start(self) -> Any:
         found, size, answer_now = self._read()
-        wait_s = self._request.max_wait_ms / 1000
+        wait_s = self._wait_ms() / 1000
         if answer_now or size >= self._request.min_bytes or wait_s <= 0 or not found:
             return self._answer(found)
         waiter = self._broker.purgatory.wait(self._partitions, wait_s, self._attempt)
-        self._connection.on_close = lambda: self._broker.purgatory.cancel(waiter)
+        self._connection.may_drop(lambda: self._broker.purgatory.cancel(waiter))
         return PENDING
+
+    def _wait_ms(self) -> int:
+        """How long the client waits at the most: it may ask for 24 days, in which it may be long gone."""
+        idle_ms = self._broker.config.connections_max_idle_ms
+        longest_ms = min(_LONGEST_WAIT_MS, idle_ms // 2) if idle_ms >= 0 else _LONGEST_WAIT_MS
+        return min(self._request.max_wait_ms, longest_ms)
 
     def _attempt(self, time_is_up: bool) -> bool:
         try:
@@ -133,7 +141,8 @@ class _Fetch:
         cold = [each for each in found if each[1].records_size and page_cache.is_cold(each[1].records)]
         if not cold:
             return self._parts(found)
-        self._broker.in_background(self._answer_when_warm(cold, found))
+        reading = self._broker.in_background(self._answer_when_warm(cold, found))
+        self._connection.may_drop(reading.cancel)
         return PENDING
 
     async def _answer_when_warm(self, cold: Found, found: Found) -> None:
