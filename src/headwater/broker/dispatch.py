@@ -5,9 +5,7 @@ imported at its first request, which speaks one version (`VERSION`). Its `handle
 function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
 version bridge cannot know.
 
-A large request is read in a thread, and so is the first one of each version, as its modules are imported then; a large
-response is written there. What waits for its place in the queue is dropped when the client hangs up, what has begun is
-finished.
+What waits for its place in the queue is dropped when the client hangs up; what has begun is finished.
 """
 
 import asyncio
@@ -16,12 +14,13 @@ import importlib
 import logging
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.broker.handlers import fetch, produce
-from headwater.broker.large_messages import LARGE_REQUEST_BYTES, LargeMessages, is_large
 from headwater.broker.services.clock import now_ms
+from headwater.broker.services.turns import Turns
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
@@ -95,21 +94,18 @@ def _route(key: int, version: int) -> _Route:
     return _Route(decode, module.handle, encode)
 
 
-Encode = Callable[[Any], bytes]
-"""Writes the reply to one request."""
-
-
-Steps = Coroutine[Any, Any, bytes | None]
-"""Come to the reply to a request, or to None when it is given later."""
-
-
 class _Work:
-    """A request that takes a place in the queue; `answer` is what its steps wait for."""
+    """A request that takes a place in the queue: `steps` come to its reply, or to None when it is given later."""
 
     __slots__ = ("connection", "coroutines", "frame_bytes", "header", "steps")
 
     def __init__(
-        self, connection: Connection, header: RequestHeader, frame_bytes: int, steps: Steps, answer: Any = None
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame_bytes: int,
+        steps: Coroutine[Any, Any, bytes | None],
+        answer: Any = None,
     ) -> None:
         self.connection = connection
         self.header = header
@@ -127,10 +123,13 @@ class Dispatcher:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.turns: Final = Turns()
         self._queue = asyncio.Semaphore(broker.config.queued_max_requests)
         self._tasks: dict[asyncio.Task[None], _Work] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
-        self._large_messages = LargeMessages()
+        # One: threads that run Python take turns with the loop, and the more there are, the longer it waits for its.
+        self.thread: Final = ThreadPoolExecutor(1, "headwater-requests")
+        """Reads what would hold up the loop."""
         self.requests = 0
         """How many came so far."""
 
@@ -147,14 +146,14 @@ class Dispatcher:
                 return fetch.handle(self._broker, connection, header, frame)
             return self._handle_message(connection, header, frame)
         except Exception as error:
-            raise ProtocolViolationError(_reason_to_close(connection, error)) from error
+            raise ProtocolViolationError(reason_to_close(connection, error)) from error
 
     async def close(self) -> None:
         """Ends the requests that are still being worked on."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._large_messages.close()
+        self.thread.shutdown(wait=False, cancel_futures=True)
 
     def under_way(self) -> Iterator[str]:
         """The requests that have a place in the queue or wait for one, in words."""
@@ -162,99 +161,71 @@ class Dispatcher:
 
     def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
         route = self._routes.get((header.api.key, header.version))
-        if route is None or len(frame) > LARGE_REQUEST_BYTES:
+        if route is None:
             copy = bytes(frame)
-            return self._begin(_Work(connection, header, len(copy), self._read_first(connection, header, copy)))
-        answer = self._ask(route, connection, header, frame, route.decode(bytes(frame), header.body))
-        encode = functools.partial(route.encode, header.correlation_id)
-        if _waits_for_others(answer):
-            self._answer_later(connection, header, encode, answer)
-            return PENDING
-        # Not by `Awaitable`, which asks Python code for every answer.
-        if isinstance(answer, (types.CoroutineType, asyncio.Task)):
-            return self._begin(_Work(connection, header, len(frame), self._finish(encode, answer), answer))
-        if is_large(answer):
-            return self._begin(_Work(connection, header, len(frame), self._write(encode, answer)))
-        return encode(answer)
-
-    def _ask(
-        self, route: _Route, connection: Connection, header: RequestHeader, frame: memoryview, request: Any
-    ) -> Any:
+            return self._start(_Work(connection, header, len(copy), self._first_of_its_kind(connection, header, copy)))
+        request = route.decode(bytes(frame), header.body)
         context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
-        return route.handle(context, request)
+        answer = route.handle(context, request)
+        encode = functools.partial(route.encode, header.correlation_id)
+        # Not by `Awaitable`, which asks Python code for every answer.
+        if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
+            return encode(answer)
+        if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
+            # It waits for others, a rebalance say: that is no work, and takes no place in the queue. What was asked
+            # stands without the client: a member of a group stays one until its session ends, as in Kafka.
+            callback = functools.partial(self._answer_waiting, connection, encode)
+            answer.add_done_callback(callback)
+            connection.may_drop(functools.partial(answer.remove_done_callback, callback))
+            return PENDING
+        return self._start(_Work(connection, header, len(frame), self._finish(answer, encode), answer))
 
-    def _begin(self, work: _Work) -> Any:
+    async def _first_of_its_kind(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes | None:
+        """The first request of a version imports its modules, which may take longer than anything that it asks for."""
+        kind = header.api.key, header.version
+        self._routes[kind] = await asyncio.get_running_loop().run_in_executor(self.thread, _route, *kind)
+        reply = None if connection.closed else self._handle_message(connection, header, memoryview(frame))
+        return None if reply is PENDING else reply
+
+    def _start(self, work: _Work) -> Any:
         """Works on a request when the queue has a place for it, and replies."""
         task = asyncio.ensure_future(self._carry_out(work))
         self._tasks[task] = work
-        # Until its turn comes it is dropped when the client hangs up. Then it is finished: nothing is left half done.
         work.connection.may_drop(task.cancel)
         task.add_done_callback(self._ended)
         return PENDING
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        work = self._tasks.pop(task)
+        self._broker.watchdog.work_ended(work)
         # What was never begun would otherwise be reported as forgotten.
-        for coroutine in self._tasks.pop(task).coroutines:
+        for coroutine in work.coroutines:
             coroutine.close()
 
     async def _carry_out(self, work: _Work) -> None:
         connection = work.connection
         try:
             async with self._queue:
-                connection.on_close = None
+                connection.on_close = None  # from here on it is finished, so that nothing is left half done
                 reply = await work.steps
         except Exception as error:
-            connection.close(_reason_to_close(connection, error))
+            connection.close(reason_to_close(connection, error))
             return
         if reply is not None:
             connection.reply(reply)
 
-    async def _read_first(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes | None:
-        """The reply to a request that is not read yet; None when it waits for others after all."""
-        route, request = await self._large_messages.run(_read, header, frame)
-        self._routes[header.api.key, header.version] = route
-        if connection.closed:
-            return None
-        answer = self._ask(route, connection, header, memoryview(frame), request)
-        encode = functools.partial(route.encode, header.correlation_id)
-        if _waits_for_others(answer):
-            self._answer_later(connection, header, encode, answer)
-            return None
-        return await self._finish(encode, answer)
-
-    async def _finish(self, encode: Encode, answer: Any) -> bytes:
-        """The reply from what a handler came to, waited for where it has to be."""
-        response = await answer if isinstance(answer, Awaitable) else answer
-        return await self._write(encode, response)
-
-    async def _write(self, encode: Encode, response: Any) -> bytes:
-        return await self._large_messages.run(encode, response) if is_large(response) else encode(response)
-
-    def _answer_later(
-        self, connection: Connection, header: RequestHeader, encode: Encode, answer: "asyncio.Future[Any]"
-    ) -> None:
-        """Replies when `answer` is there. Waiting for others is no work and takes no place in the queue.
-
-        A client that hangs up is no longer waited for. What it asked stands: a member of a group stays one until its
-        session ends, as in Kafka.
-        """
-        callback = functools.partial(self._answer_waiting, connection, header, encode)
-        answer.add_done_callback(callback)
-        connection.may_drop(functools.partial(answer.remove_done_callback, callback))
+    async def _finish(self, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> bytes:
+        return encode(await answer)
 
     def _answer_waiting(
-        self, connection: Connection, header: RequestHeader, encode: Encode, answer: "asyncio.Future[Any]"
+        self, connection: Connection, encode: Callable[[Any], bytes], answer: "asyncio.Future[Any]"
     ) -> None:
         if answer.cancelled() or connection.closed:
             return
         try:
-            response = answer.result()
-            if is_large(response):
-                self._begin(_Work(connection, header, 0, self._write(encode, response)))
-                return
-            reply = encode(response)
+            reply = encode(answer.result())
         except Exception as error:
-            connection.close(_reason_to_close(connection, error))
+            connection.close(reason_to_close(connection, error))
             return
         connection.reply(reply)
 
@@ -271,18 +242,8 @@ class Dispatcher:
         return messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.unsupported())
 
 
-def _read(header: RequestHeader, frame: bytes) -> tuple[_Route, Any]:
-    route = _route(header.api.key, header.version)
-    return route, route.decode(frame, header.body)
-
-
-def _waits_for_others(answer: Any) -> bool:
-    """Whether an answer comes when others have done something, a rebalance say, and not when work is done."""
-    return isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task)
-
-
-def _reason_to_close(connection: Connection, error: Exception) -> str:
-    """What the log says of a connection that ends because of its request. A fault of ours gets its traceback too."""
+def reason_to_close(connection: Connection, error: Exception) -> str:
+    """What the log says of a connection that ends because of its request. Only a fault of ours gets a traceback."""
     if isinstance(error, (MalformedRequestError, ProtocolViolationError, ApiError)):
         return str(error)
     logger.error("a request of %s failed; this is a bug in headwater", connection.peer, exc_info=error)

@@ -19,7 +19,8 @@ _MIB: Final = 1024 * 1024
 ONE_THING: Final = 128 * 1024
 """Requests about one client, group or transaction: a client id and another name of 32 KiB each, and room to spare."""
 NAMES: Final = 2 * _MIB
-"""Lists of groups or transactions: 50,000 of them by names of 40 bytes."""
+"""Lists of groups or transactions: 50,000 of them by names of 40 bytes. And Fetch, which names the partitions of one
+consumer: 25,000 of a topic each."""
 PARTITIONS: Final = 8 * _MIB
 """Lists of topics and partitions with what is wanted of them: 100,000 topics by names of 40 bytes, or 200,000
 partitions. What members of a group tell each other is of this kind, and has to fit into one record of
@@ -30,7 +31,7 @@ ANYTHING: Final = 2**31 - 1
 FRAME_LIMITS: Final = MappingProxyType(
     {
         apis.PRODUCE: ANYTHING,
-        apis.FETCH: PARTITIONS,
+        apis.FETCH: NAMES,
         apis.LIST_OFFSETS: PARTITIONS,
         apis.METADATA: PARTITIONS,
         apis.OFFSET_COMMIT: PARTITIONS,

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import struct
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from headwater.net.connection import Connection
@@ -49,6 +49,7 @@ class LoopWatchdog:
         self._due_s = 0.0
         self._cpu_s = 0.0
         self._long_requests: list[_LongRequest] = []
+        self._ended: deque[object] = deque(maxlen=_NAMED)
         self._logged_s = float("-inf")
         self._not_logged = 0
         self.long_turns: Counter[str] = Counter()
@@ -80,6 +81,10 @@ class LoopWatchdog:
         words = f"{words} of {connection.peer}"
         self._long_requests.append(_LongRequest(seconds, api, words))
 
+    def work_ended(self, work: object) -> None:
+        """Work on a request ended, which `under_way` does not list any more. In words only when they are needed."""
+        self._ended.append(work)
+
     def _look(self) -> None:
         now_s, cpu_s = time.monotonic(), time.process_time()
         late_s, running_s = now_s - self._due_s, cpu_s - self._cpu_s
@@ -92,6 +97,7 @@ class LoopWatchdog:
         if seconds >= _LIMIT_S:
             self.long_turns[requests[0].api if requests else OTHER] += 1
             self._tell(now_s, seconds, held_s, requests)
+        self._ended.clear()
         self._due_s, self._cpu_s = time.monotonic() + _INTERVAL_S, cpu_s
         self._timer = self._loop.call_later(_INTERVAL_S, self._look)
 
@@ -101,7 +107,7 @@ class LoopWatchdog:
             return
         took = [f"{request.words}: {request.seconds * 1000:.0f} ms" for request in requests[:_NAMED]]
         words = ", ".join(took) or "no single request took long"
-        under_way = ", ".join(islice(self._under_way(), _NAMED))
+        under_way = ", ".join(islice(chain(map(str, self._ended), self._under_way()), _NAMED))
         logger.warning(
             "nobody was served for %.0f ms (this process ran for %.0f ms of them): %s%s%s",
             seconds * 1000,
