@@ -164,7 +164,7 @@ def _describe_configs() -> Frames:
 
 
 def _api_versions() -> Frames:
-    return [request(apis.API_VERSIONS, version=0)] * 18_000
+    return [request(apis.API_VERSIONS, version=0)] * 8_000
 
 
 def _consumer_group_heartbeat() -> Frames:

@@ -144,7 +144,7 @@ def test_everyone_is_served_while_one_client_sends(scene: Scene, api: Api) -> No
 
 def test_everyone_is_served_while_many_clients_send_without_end(scene: Scene) -> None:
     (frame, *_) = ATTACKS[apis.API_VERSIONS]()
-    floods = [threading.Thread(target=flood, args=(scene.broker.bootstrap, frame, 2_000)) for _ in range(10)]
+    floods = [threading.Thread(target=flood, args=(scene.broker.bootstrap, frame, 800)) for _ in range(10)]
     with scene.everyone_is_served():
         for thread in floods:
             thread.start()

@@ -16,8 +16,6 @@ class BufferPool:
 
     def lend(self, size: int) -> bytearray:
         """A buffer of at least `size` bytes with whatever is in it."""
-        if size > _LARGEST_KEPT:
-            return bytearray(size)  # it is not kept afterwards, so rounding it up would only waste memory
         capacity = SMALLEST if size <= SMALLEST else 1 << (size - 1).bit_length()
         free = self._free.get(capacity)
         if free:

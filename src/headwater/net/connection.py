@@ -20,9 +20,9 @@ import logging
 import os
 import socket
 import struct
-import time
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from headwater.net.buffers import SMALLEST, BufferPool
@@ -86,6 +86,9 @@ class Host(Protocol):
     def took_long(self, connection: "Connection", frame: memoryview, seconds: float) -> None:
         """Hears of a request that held the event loop."""
 
+    def spare_room(self, connection: "Connection") -> None:
+        """Hears of a buffer that is much too large. Most are filled soon: it is asked for back when it is not."""
+
     def closed(self, connection: "Connection") -> None:
         """Forgets a connection."""
 
@@ -116,7 +119,7 @@ class Connection:
         self.peer = peer
         self.busy = False
         self.closed = False
-        self.last_active = time.monotonic()
+        self.last_active = monotonic()
         self.on_close: Callable[[], object] | None = None
         self._buffer: bytearray | None = None
         self._view: memoryview | None = None
@@ -138,7 +141,7 @@ class Connection:
             return
         self.busy = False
         self.on_close = None
-        self.last_active = time.monotonic()
+        self.last_active = monotonic()
         if reply is not None:
             self._send(reply)
         self._resume()
@@ -196,7 +199,8 @@ class Connection:
         """Handles the whole frames in `view` between start and end, then keeps or moves what is left."""
         start, end = self._start, self._end
         needed = 0
-        began = now = time.monotonic()
+        now = monotonic()
+        until = now + _TURN_S
         frame: memoryview | None = None
         try:
             while not self.busy and not self._out and end - start >= 4:
@@ -207,7 +211,7 @@ class Connection:
                 if stop > end:
                     needed = 4 + size
                     break
-                if now - began > _TURN_S:
+                if now > until:
                     self._has_yielded = True
                     self.host.loop.call_soon(self._take_turn)
                     break
@@ -218,13 +222,13 @@ class Connection:
                     self.busy = not self.closed
                 elif answer is not None:
                     self._send(answer)
-                before, now = now, time.monotonic()
+                before, now = now, monotonic()
                 if now - before > _LONG_S:
                     self.host.took_long(self, frame, now - before)
                 if self.closed:
                     return
         except ProtocolViolationError as error:
-            seconds = time.monotonic() - now
+            seconds = monotonic() - now
             if seconds > _LONG_S and frame is not None:
                 self.host.took_long(self, frame, seconds)
             self.close(str(error))
@@ -246,23 +250,40 @@ class Connection:
         if left == 0:
             self._release()
             return
-        believed = max(SMALLEST, _GROWTH * left)
-        room = max(min(needed, believed), left)
-        # A buffer that was lent in the hope of a large frame goes back when little of one came.
-        if self._buffer is None or len(self._buffer) < room or len(self._buffer) > 2 * believed:
-            old_buffer = self._buffer
-            fresh = self.host.buffers.lend(max(room, left + 1))
-            memoryview(fresh)[:left] = view[start:end]
-            self._buffer, self._view = fresh, memoryview(fresh)
-            if old_buffer is not None:
-                self.host.buffers.take_back(old_buffer)
-            start, end = 0, left
+        room = max(min(needed, max(SMALLEST, _GROWTH * left)), left)
+        if self._buffer is None or len(self._buffer) < room:
+            view, start, end = self._move(view, start, end, max(room, left + 1))
         elif start and (needed > len(self._buffer) - start or end == len(self._buffer)):
             view[:left] = bytes(view[start:end])
             start, end = 0, left
         self._start, self._end = start, end
-        if end == len(self._buffer) and self._reading and (self.busy or self._out):
+        if self.has_spare_room:
+            self.host.spare_room(self)
+        if end == len(view) and self._reading and (self.busy or self._out):
             self._stop_reading()
+
+    @property
+    def has_spare_room(self) -> bool:
+        """Whether the buffer is much larger than what it holds: an earlier frame needed it, or one was hoped for."""
+        size = 0 if self._buffer is None else len(self._buffer)
+        return size > SMALLEST and size > 2 * _GROWTH * (self._end - self._start)
+
+    def give_spare_room(self) -> None:
+        """Goes on with a smaller buffer, if this one is still too large."""
+        if self.has_spare_room and self._view is not None:
+            left = self._end - self._start
+            self._move(self._view, self._start, self._end, _GROWTH * left)
+            self._start, self._end = 0, left
+
+    def _move(self, view: memoryview, start: int, end: int, size: int) -> tuple[memoryview, int, int]:
+        """Brings what is held to another buffer, which has at least this size."""
+        left = end - start
+        fresh = self.host.buffers.lend(size)
+        memoryview(fresh)[:left] = view[start:end]
+        if self._buffer is not None:
+            self.host.buffers.take_back(self._buffer)
+        self._buffer, self._view = fresh, memoryview(fresh)
+        return self._view, 0, left
 
     def _stop_reading(self) -> None:
         self._reading = False
@@ -343,7 +364,7 @@ class Connection:
             self.host.loop.add_writer(self.sock, self._writable)
 
     def _writable(self) -> None:
-        self.last_active = time.monotonic()
+        self.last_active = monotonic()
         self._drain()
         if not self._out and not self.closed:
             self._writing = False

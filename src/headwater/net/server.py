@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _SCRATCH_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
+_SPARE_ROOM_CHECK_S: Final = 0.5
 _UNLIMITED: Final = 2**31 - 1
 
 Handler = Callable[[Connection, memoryview], Any]
@@ -55,6 +56,7 @@ class Server:
         self._check_frame = check_frame
         self._took_long = took_long
         self.connections: set[Connection] = set()
+        self._with_spare_room: set[Connection] = set()
         self._max_idle_s = max_idle_ms / 1000
         self._socket_buffers = (
             (socket.SO_SNDBUF, send_buffer_bytes),
@@ -118,6 +120,17 @@ class Server:
         """Passes on that a request held the event loop."""
         if self._took_long is not None:
             self._took_long(connection, frame, seconds)
+
+    def spare_room(self, connection: Connection) -> None:
+        """Asks soon for what is not needed: a client that sent a large frame once must not hold a large buffer."""
+        if not self._with_spare_room:
+            self.loop.call_later(_SPARE_ROOM_CHECK_S, self._take_spare_room)
+        self._with_spare_room.add(connection)
+
+    def _take_spare_room(self) -> None:
+        connections, self._with_spare_room = self._with_spare_room, set()
+        for connection in connections:
+            connection.give_spare_room()
 
     def closed(self, connection: Connection) -> None:
         """A connection ended: there may be room for another."""
