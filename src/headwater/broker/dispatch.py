@@ -12,6 +12,7 @@ import asyncio
 import functools
 import importlib
 import logging
+import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from headwater.broker.handlers import fetch, produce
 from headwater.broker.services.clock import now_ms
 from headwater.broker.services.turns import Turns
 from headwater.coordinator.outcome import Caller
-from headwater.net.connection import PENDING, Connection, ProtocolViolationError
+from headwater.net.connection import LONG_S, PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
 from headwater.protocol.errors import ApiError, MalformedRequestError
 from headwater.protocol.headers import RequestHeader, read_header
@@ -184,7 +185,12 @@ class Dispatcher:
         """The first request of a version imports its modules, which may take longer than anything that it asks for."""
         kind = header.api.key, header.version
         self._routes[kind] = await asyncio.get_running_loop().run_in_executor(self.thread, _route, *kind)
-        reply = None if connection.closed else self._handle_message(connection, header, memoryview(frame))
+        if connection.closed:
+            return None
+        began = time.monotonic()
+        reply = self._handle_message(connection, header, memoryview(frame))
+        if time.monotonic() - began > LONG_S:
+            self._broker.watchdog.request_took(connection, memoryview(frame), time.monotonic() - began)
         return None if reply is PENDING else reply
 
     def _start(self, work: _Work) -> Any:

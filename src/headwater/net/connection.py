@@ -39,7 +39,7 @@ _GROWTH: Final = 4
 _PROGRESS_BYTES: Final = 64 * 1024
 """An incomplete frame is activity when so many of its bytes have come: less is a client that clings to a connection."""
 _TURN_S: Final = 0.002
-_LONG_S: Final = 0.01
+LONG_S: Final = 0.01
 """Requests that took longer are reported: the watchdog names them when a turn of the loop was too long."""
 _SEND_LIMIT_BYTES: Final = 4 * 1024 * 1024
 _ONE_SEND_BYTES: Final = 16 * 1024
@@ -223,13 +223,13 @@ class Connection:
                 elif answer is not None:
                     self._send(answer)
                 before, now = now, monotonic()
-                if now - before > _LONG_S:
+                if now - before > LONG_S:
                     self.host.took_long(self, frame, now - before)
                 if self.closed:
                     return
         except ProtocolViolationError as error:
             seconds = monotonic() - now
-            if seconds > _LONG_S and frame is not None:
+            if seconds > LONG_S and frame is not None:
                 self.host.took_long(self, frame, seconds)
             self.close(str(error))
             return
