@@ -6,7 +6,7 @@ kernel sends without their ever entering the process.
 
 Rules:
 - A reply leaves before the next request of the same connection is looked at, as in Kafka.
-- A connection that has many requests waiting lets the others be served after `_TURN_S`.
+- A connection that has many requests waiting lets the others be served after a turn of the server's length.
 - While a reply waits (long poll, slow client) at most one buffer of further requests is read, then reading stops:
   a client that does not read its replies cannot make the broker grow.
 - A frame's buffer grows with the bytes that arrived, not with the length that the client claims. A frame that is larger
@@ -38,7 +38,6 @@ _GROWTH: Final = 4
 """How many times the bytes received a buffer may have; without it large frames would be copied too often."""
 _PROGRESS_BYTES: Final = 64 * 1024
 """An incomplete frame is activity when so many of its bytes have come: less is a client that clings to a connection."""
-_TURN_S: Final = 0.002
 LONG_S: Final = 0.01
 """Requests that took longer are reported: the watchdog names them when a turn of the loop was too long."""
 _SEND_LIMIT_BYTES: Final = 4 * 1024 * 1024
@@ -73,6 +72,8 @@ class Host(Protocol):
     scratch: memoryview
     endings: Endings
     unchecked_frame_bytes: int
+    turn_s: float
+    """How long a connection may go on with the requests that it has before it has to `await_turn`."""
 
     def handle(self, connection: "Connection", frame: memoryview) -> Any:
         """Answers one request: the reply (bytes, or a list of bytes and file ranges), None for no reply, or PENDING."""
@@ -82,6 +83,9 @@ class Host(Protocol):
 
         Asked for frames of more than `unchecked_frame_bytes` and for negative sizes. Raises ProtocolViolationError.
         """
+
+    def await_turn(self, connection: "Connection") -> None:
+        """Calls the connection's `take_turn` after others were served."""
 
     def took_long(self, connection: "Connection", frame: memoryview, seconds: float) -> None:
         """Hears of a request that held the event loop."""
@@ -200,7 +204,7 @@ class Connection:
         start, end = self._start, self._end
         needed = 0
         now = monotonic()
-        until = now + _TURN_S
+        until = now + self.host.turn_s
         frame: memoryview | None = None
         try:
             while not self.busy and not self._out and end - start >= 4:
@@ -213,7 +217,7 @@ class Connection:
                     break
                 if now > until:
                     self._has_yielded = True
-                    self.host.loop.call_soon(self._take_turn)
+                    self.host.await_turn(self)
                     break
                 frame = view[start + 4 : stop]
                 answer = self._handle(self, frame)
@@ -311,7 +315,8 @@ class Connection:
         if self.on_close is not None:
             self.close()
 
-    def _take_turn(self) -> None:
+    def take_turn(self) -> None:
+        """Goes on with the requests that are left from its last turn."""
         self._has_yielded = False
         self._resume()
 

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _SCRATCH_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
+_TURN_S: Final = 0.002
 _SPARE_ROOM_CHECK_S: Final = 0.5
 _UNLIMITED: Final = 2**31 - 1
 
@@ -56,6 +57,8 @@ class Server:
         self._check_frame = check_frame
         self._took_long = took_long
         self.connections: set[Connection] = set()
+        self.turn_s = _TURN_S
+        self._awaiting_turn: list[Connection] = []
         self._with_spare_room: set[Connection] = set()
         self._max_idle_s = max_idle_ms / 1000
         self._socket_buffers = (
@@ -115,6 +118,18 @@ class Server:
             raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={self._max_frame_bytes}")
         if self._check_frame is not None:
             self._check_frame(size, start)
+
+    def await_turn(self, connection: Connection) -> None:
+        """The more connections have many requests, the shorter is the turn of each: all turns together stay short."""
+        if not self._awaiting_turn:
+            self.loop.call_soon(self._give_turns)
+        self._awaiting_turn.append(connection)
+        self.turn_s = _TURN_S / (1 + len(self._awaiting_turn))
+
+    def _give_turns(self) -> None:
+        connections, self._awaiting_turn, self.turn_s = self._awaiting_turn, [], _TURN_S
+        for connection in connections:
+            connection.take_turn()
 
     def took_long(self, connection: Connection, frame: memoryview, seconds: float) -> None:
         """Passes on that a request held the event loop."""

@@ -428,6 +428,32 @@ def test_a_connection_with_many_requests_lets_others_be_served() -> None:
     assert seen.index(b"one") < 20
 
 
+def test_many_connections_with_many_requests_have_short_turns() -> None:
+    seen: list[bytes] = []
+
+    def handle(connection: Connection, frame: memoryview) -> bytes:
+        seen.append(bytes(frame))
+        if bytes(frame) == b"many":
+            spin(0.0002)
+        return framed(bytes(frame))
+
+    async def run() -> None:
+        async with serving(handle) as (_, host, port):
+            greedy, modest = [await connected(host, port) for _ in range(50)], await connected(host, port)
+            for sock in greedy:
+                sock.send(framed(b"many") * 40)
+            modest.send(framed(b"one"))
+            assert await asyncio.get_running_loop().sock_recv(modest, 7) == framed(b"one")
+            while seen.count(b"many") < 50 * 40:
+                await asyncio.sleep(0.01)
+            for sock in (*greedy, modest):
+                sock.close()
+
+    uvloop.run(run())
+    # Turns of 2 ms each would be 500 requests.
+    assert seen.index(b"one") < 250
+
+
 def test_requests_that_wait_for_their_turn_are_served_although_the_client_hung_up() -> None:
     """As a producer with acks=0 does: it sends and is gone."""
     seen: list[bytes] = []
