@@ -46,7 +46,7 @@ def _entity(entity: Any, counts: tuple[int, ...], values: dict[str, Any]) -> byt
         if "tag" in field.metadata:
             continue
         hint, value = hints[field.name], values.get(field.name)
-        inner, kind = messages._entity_in(hint), field.metadata.get("kafka_type", "")
+        inner, kind = _entity_in(hint), field.metadata.get("kafka_type", "")
         if "tuple[" in str(hint):
             item = _entity(inner, counts[1:], values) if inner else _plain(kind, flexible, value)
             count = counts[0] if counts else 1
@@ -54,6 +54,12 @@ def _entity(entity: Any, counts: tuple[int, ...], values: dict[str, Any]) -> byt
         else:
             parts.append(b"\xff" if inner else _plain(kind, flexible, value))
     return b"".join(parts) + (b"\0" if flexible else b"")
+
+
+def _entity_in(hint: Any) -> Any:
+    """The entity that a field holds, alone or in a list."""
+    found = [_entity_in(inner) for inner in typing.get_args(hint) if inner is not Ellipsis]
+    return next(filter(None, found), None) if found else hint if dataclasses.is_dataclass(hint) else None
 
 
 def _repeated(item: bytes, count: int) -> bytes:

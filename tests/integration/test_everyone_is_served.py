@@ -8,7 +8,7 @@ the broker's own watchdog, and from outside by the pings; in both, only time in 
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -26,6 +26,8 @@ from integration.watched_broker import WatchedBroker
 
 LONGEST_S = 0.1
 MOST_MEMORY_KB = 300_000
+ATTEMPTS = 3
+"""A turn that a request makes long is long each time, one that a busy machine makes long is not."""
 _PATIENCE_S = 30
 _AT_ONCE = 100
 
@@ -68,6 +70,17 @@ class Scene:
         assert pings["worst_held_s"] < LONGEST_S, seen
         assert grown_kb < MOST_MEMORY_KB, seen
         assert self._member.memberid() == member_id, "the member has lost its session"
+
+    def check(self, attack: Callable[[], None]) -> None:
+        """That everyone is served during the attack, in one attempt at least."""
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.everyone_is_served():
+                    attack()
+                return
+            except AssertionError:
+                if attempt == ATTEMPTS - 1:
+                    raise
 
     def _memory_kb(self, what: str) -> int:
         status = Path(f"/proc/{self.broker.pid}/status").read_text().splitlines()
@@ -138,15 +151,17 @@ def test_every_served_api_is_attacked() -> None:
 @pytest.mark.parametrize("api", SERVED.values(), ids=lambda api: api.name)
 def test_everyone_is_served_while_one_client_sends(scene: Scene, api: Api) -> None:
     frames = ATTACKS[api]()
-    with scene.everyone_is_served():
-        attack(scene.broker.bootstrap, frames)
+    scene.check(lambda: attack(scene.broker.bootstrap, frames))
 
 
 def test_everyone_is_served_while_many_clients_send_without_end(scene: Scene) -> None:
     (frame, *_) = ATTACKS[apis.API_VERSIONS]()
-    floods = [threading.Thread(target=flood, args=(scene.broker.bootstrap, frame, 800)) for _ in range(10)]
-    with scene.everyone_is_served():
+
+    def attack_from_many() -> None:
+        floods = [threading.Thread(target=flood, args=(scene.broker.bootstrap, frame, 800)) for _ in range(10)]
         for thread in floods:
             thread.start()
         for thread in floods:
             thread.join()
+
+    scene.check(attack_from_many)
