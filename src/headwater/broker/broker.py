@@ -10,12 +10,14 @@ import socket
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
+from headwater.broker import frame_limits
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.services.background import BackgroundJobs
 from headwater.broker.services.cleaning import LogCleaning
 from headwater.broker.services.coordinators import group_coordinator, transaction_coordinator
 from headwater.broker.services.fetch_sessions import FetchSessions
 from headwater.broker.services.log_dir_failures import LogDirFailures
+from headwater.broker.services.loop_watchdog import LoopWatchdog
 from headwater.broker.services.markers import MarkerWriter
 from headwater.broker.services.producer_ids import ProducerIds
 from headwater.broker.services.purgatory import Purgatory
@@ -70,6 +72,7 @@ class Broker:
         await asyncio.to_thread(self.topics.load)
         self.failures.watch()
         self.dispatcher = Dispatcher(self)
+        self.watchdog = LoopWatchdog(self.dispatcher.under_way)
         self.jobs = BackgroundJobs(self)
         self.cleaning = LogCleaning(self)
         self.moves = ReplicaMoves(self)
@@ -89,6 +92,7 @@ class Broker:
         self.jobs.start()
         await self.moves.start()
         self.cleaning.start()
+        self.watchdog.start()
         self._running = True
 
     async def stop(self) -> None:
@@ -96,6 +100,7 @@ class Broker:
         if not self._running:
             return
         self._running = False
+        self.watchdog.stop()
         self.groups.stop()
         self.transactions.stop()
         await asyncio.sleep(0)  # whoever waited in a group hears of it before the connections close
@@ -148,11 +153,12 @@ class Broker:
             self.groups.each(lambda shard, now_ms: shard.topics_deleted({deleted}, now_ms))
         self.groups.each(lambda shard, now_ms: shard.topics_changed(now_ms))
 
-    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` on the loop; it ends with the broker at the latest."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -165,6 +171,9 @@ class Broker:
             self.dispatcher.handle,
             max_frame_bytes=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
+            check_frame=frame_limits.check_frame,
+            unchecked_frame_bytes=frame_limits.UNCHECKED,
+            took_long=self.watchdog.request_took,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )

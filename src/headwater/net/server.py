@@ -5,25 +5,35 @@ import contextlib
 import errno
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headwater.net.buffers import BufferPool
-from headwater.net.connection import Connection
+from headwater.net.connection import Connection, ProtocolViolationError
+from headwater.net.endings import Endings
 
 logger = logging.getLogger(__name__)
 
 _SCRATCH_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
+_TURN_S: Final = 0.002
+_SPARE_ROOM_CHECK_S: Final = 0.5
 _UNLIMITED: Final = 2**31 - 1
 
 Handler = Callable[[Connection, memoryview], Any]
+FrameCheck = Callable[[int, memoryview], None]
+TookLong = Callable[[Connection, memoryview, float], None]
 
 
 class Server:
-    """Listens on one address. `handle` answers a frame (see `connection.Host`)."""
+    """Listens on one address. `handle` answers a frame (see `connection.Host`).
+
+    `check_frame` may refuse a frame of more than `unchecked_frame_bytes` by its size and its first bytes, before the
+    rest is received; `took_long` hears of requests that held the event loop.
+    """
 
     def __init__(
         self,
@@ -31,6 +41,9 @@ class Server:
         *,
         max_frame_bytes: int,
         max_idle_ms: int,
+        check_frame: FrameCheck | None = None,
+        unchecked_frame_bytes: int = _UNLIMITED,
+        took_long: TookLong | None = None,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
     ) -> None:
@@ -38,8 +51,15 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.buffers = BufferPool()
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self.max_frame_bytes = max_frame_bytes
+        self.endings = Endings(self.loop)
+        self.unchecked_frame_bytes = min(max_frame_bytes, unchecked_frame_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        self._check_frame = check_frame
+        self._took_long = took_long
         self.connections: set[Connection] = set()
+        self.turn_s = _TURN_S
+        self._awaiting_turn: list[Connection] = []
+        self._with_spare_room: set[Connection] = set()
         self._max_idle_s = max_idle_ms / 1000
         self._socket_buffers = (
             (socket.SO_SNDBUF, send_buffer_bytes),
@@ -90,6 +110,42 @@ class Server:
             self._listener = None
         for connection in list(self.connections):
             connection.close()
+        self.endings.close()
+
+    def check_frame(self, size: int, start: memoryview) -> None:
+        """Refuses a frame that is larger than any, or than those of its kind."""
+        if size < 0 or size > self._max_frame_bytes:
+            raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={self._max_frame_bytes}")
+        if self._check_frame is not None:
+            self._check_frame(size, start)
+
+    def await_turn(self, connection: Connection) -> None:
+        """The more connections have many requests, the shorter is the turn of each: all turns together stay short."""
+        if not self._awaiting_turn:
+            self.loop.call_soon(self._give_turns)
+        self._awaiting_turn.append(connection)
+        self.turn_s = _TURN_S / (1 + len(self._awaiting_turn))
+
+    def _give_turns(self) -> None:
+        connections, self._awaiting_turn, self.turn_s = self._awaiting_turn, [], _TURN_S
+        for connection in connections:
+            connection.take_turn()
+
+    def took_long(self, connection: Connection, frame: memoryview, seconds: float) -> None:
+        """Passes on that a request held the event loop."""
+        if self._took_long is not None:
+            self._took_long(connection, frame, seconds)
+
+    def spare_room(self, connection: Connection) -> None:
+        """Asks soon for what is not needed: a client that sent a large frame once must not hold a large buffer."""
+        if not self._with_spare_room:
+            self.loop.call_later(_SPARE_ROOM_CHECK_S, self._take_spare_room)
+        self._with_spare_room.add(connection)
+
+    def _take_spare_room(self) -> None:
+        connections, self._with_spare_room = self._with_spare_room, set()
+        for connection in connections:
+            connection.give_spare_room()
 
     def closed(self, connection: Connection) -> None:
         """A connection ended: there may be room for another."""
@@ -155,10 +211,11 @@ class Server:
         return min(max(self._max_idle_s / 10, 0.05), 30.0) if self._max_idle_s >= 0 else 30.0
 
     def _close_idle(self) -> None:
+        """Ends what has been idle for too long, as in Kafka also while a request of it waits for others."""
         if self._max_idle_s >= 0:
-            oldest = self.loop.time() - self._max_idle_s
+            oldest = time.monotonic() - self._max_idle_s
             for connection in list(self.connections):
-                if connection.last_active < oldest and not connection.busy:
+                if connection.last_active < oldest:
                     logger.debug("closed the connection of %s: idle", connection.peer)
                     connection.close()
         self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.broker.services import fetch_sessions
 from headwater.broker.services.fetch_sessions import FetchContext, FetchSessions, Session
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.fetch_lane import FetchPartition, FetchRequest, PartitionResult
@@ -338,3 +339,26 @@ def test_the_cache_never_holds_more_than_its_slots(slots: int, uses: list[tuple[
             continue
         made.append(context.session_id)
         assert len(sessions) <= slots
+
+
+def test_a_partition_that_is_named_several_times_is_answered_once_by_the_last() -> None:
+    context = FetchSessions(10).context(request(0, -1, [wish(1, 5), wish(2), wish(1, 7)]), False, 0.0)
+    assert [(each.partition, each.fetch_offset) for _, each in context.wanted] == [(1, 7), (2, 0)]
+
+
+def test_all_sessions_together_hold_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "_MOST_PARTITIONS", 5)
+    sessions = FetchSessions(10)
+    first = sessions.context(request(0, 0, map(wish, range(3))), False, 0.0)
+    assert first.session_id
+    assert not sessions.context(request(0, 0, map(wish, range(3))), False, 1.0).session_id
+    second = sessions.context(request(0, 0, map(wish, range(2))), False, 1.0)
+    assert second.session_id
+    with pytest.raises(ApiError) as refused:
+        sessions.context(request(second.session_id, 1, [wish(9)]), False, 2.0)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    assert len(sessions) == 1
+    # There is room again, and more of it when the first has not been used for long.
+    assert sessions.context(request(0, 0, map(wish, range(2))), False, 3.0).session_id
+    assert sessions.context(request(0, 0, map(wish, range(3))), False, 3.0 + LONG_UNUSED_S).session_id
+    assert len(sessions) == 2

@@ -2,23 +2,26 @@
 
 v5 adds log start offsets, v7 sessions (KIP-227), v9 the client's leader epoch, v12 is flexible and can tell where logs
 diverge, v13 names topics by id, v15 to v18 concern replicas.
-A fetch that finds less than `min_bytes` waits in the purgatory for `max_wait_ms`; the append that satisfies it wakes
-it. The first partition that has anything gives at least one whole batch, however small the limits are.
+A fetch that finds less than `min_bytes` waits in the purgatory for `max_wait_ms`, but not longer than five minutes or
+half of `connections.max.idle.ms`, as the connection would be idle then; the append that satisfies it wakes it. The
+first partition that has anything gives at least one whole batch, however small the limits are.
+A long request is read in a thread, and of many partitions a few at a time, so that others are served meanwhile.
 Left out: fetching from the closest replica (there is one replica).
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.broker.services import page_cache
 from headwater.broker.services.fetch_sessions import FetchContext
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.purgatory import Attempt
 from headwater.log.segment import CorruptSegmentError
 from headwater.net.connection import PENDING, Connection, FileRange
-from headwater.protocol.errors import ApiError, ErrorCode
+from headwater.protocol.errors import ApiError, ErrorCode, MalformedRequestError
 from headwater.protocol.fetch_lane import (
     FetchPartition,
     FetchRequest,
@@ -34,13 +37,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_WITH_TOPIC_ID: Final = 13
+_LONGEST_WAIT_MS: Final = 300_000
+_LONG_FRAME_BYTES: Final = 32 * 1024
+_MANY_PARTITIONS: Final = 500
+_AT_ONCE: Final = 100
+"""Partitions that are looked at before others may be served, where there are many."""
 
+T = TypeVar("T")
 Found = list[tuple[str | bytes, PartitionResult]]
 
 
 def handle(broker: "Broker", connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
     """Answers at once when there is enough to send or something to say; else waits."""
-    request = read_request(frame, header.body, header.version)
+    if len(frame) > _LONG_FRAME_BYTES:
+        return _in_background(broker, connection, _read_long(broker, connection, header, bytes(frame)))
+    return _begin(broker, connection, header, read_request(frame, header.body, header.version))
+
+
+def _begin(broker: "Broker", connection: Connection, header: RequestHeader, request: FetchRequest) -> Any:
     try:
         context = broker.fetch_sessions.context(request, header.version >= _FIRST_WITH_TOPIC_ID, time.monotonic())
     except ApiError as error:
@@ -48,10 +62,36 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
     return _Fetch(broker, connection, header, request, context).start()
 
 
+async def _read_long(broker: "Broker", connection: Connection, header: RequestHeader, frame: bytes) -> None:
+    loop, thread = asyncio.get_running_loop(), broker.dispatcher.thread
+    request = await loop.run_in_executor(thread, read_request, memoryview(frame), header.body, header.version)
+    reply = _begin(broker, connection, header, request)
+    if reply is not PENDING:
+        connection.reply(reply)
+
+
+def _in_background(broker: "Broker", connection: Connection, work: Coroutine[Any, Any, None]) -> Any:
+    """Answers later, unless the client hangs up before."""
+
+    async def answer() -> None:
+        try:
+            await work
+        except MalformedRequestError as error:
+            connection.close(str(error))
+        except Exception:
+            connection.close("its request could not be answered")
+            raise
+        finally:
+            work.close()
+
+    connection.may_drop(broker.in_background(answer()).cancel)
+    return PENDING
+
+
 class _Fetch:
     """One Fetch from its arrival to its answer."""
 
-    __slots__ = ("_broker", "_connection", "_context", "_header", "_max_bytes", "_partitions", "_request")
+    __slots__ = ("_broker", "_connection", "_context", "_header", "_max_bytes", "_partitions", "_request", "_until_s")
 
     def __init__(
         self,
@@ -70,13 +110,40 @@ class _Fetch:
         self._partitions: Sequence[Partition] = ()
 
     def start(self) -> Any:
-        found, size, answer_now = self._read()
-        wait_s = self._request.max_wait_ms / 1000
-        if answer_now or size >= self._request.min_bytes or wait_s <= 0 or not found:
+        self._until_s = time.monotonic() + self._wait_ms() / 1000
+        if len(self._context.wanted) > _MANY_PARTITIONS:
+            return _in_background(self._broker, self._connection, self._try_in_slices())
+        found, is_enough = self._read()
+        if is_enough or self._until_s <= time.monotonic() or not found:
             return self._answer(found)
-        waiter = self._broker.purgatory.wait(self._partitions, wait_s, self._attempt)
-        self._connection.on_close = lambda: self._broker.purgatory.cancel(waiter)
+        self._wait(self._attempt)
         return PENDING
+
+    def _wait(self, attempt: Attempt) -> None:
+        wait_s = max(self._until_s - time.monotonic(), 0)
+        waiter = self._broker.purgatory.wait(self._partitions, wait_s, attempt)
+        self._connection.may_drop(lambda: self._broker.purgatory.cancel(waiter))
+
+    async def _try_in_slices(self) -> None:
+        """Answers, or waits for a partition to change and tries again."""
+        turns = self._broker.dispatcher.turns
+        found, is_enough = await turns.finish(self._reading())
+        if is_enough or self._until_s <= time.monotonic() or not found:
+            answer = await turns.finish(self._answering(found))
+            if answer is not PENDING:
+                self._connection.reply(answer)
+        else:
+            self._wait(self._try_again)
+
+    def _try_again(self, time_is_up: bool) -> bool:
+        _in_background(self._broker, self._connection, self._try_in_slices())
+        return True
+
+    def _wait_ms(self) -> int:
+        """How long the client waits at the most: it may ask for 24 days, in which it may be long gone."""
+        idle_ms = self._broker.config.connections_max_idle_ms
+        longest_ms = min(_LONGEST_WAIT_MS, idle_ms // 2) if idle_ms >= 0 else _LONGEST_WAIT_MS
+        return min(self._request.max_wait_ms, longest_ms)
 
     def _attempt(self, time_is_up: bool) -> bool:
         try:
@@ -86,23 +153,28 @@ class _Fetch:
             raise
 
     def _complete(self, time_is_up: bool) -> bool:
-        found, size, answer_now = self._read()
-        if time_is_up or answer_now or size >= self._request.min_bytes:
-            answer = self._answer(found)
-            if answer is not PENDING:
-                self._connection.reply(answer)
-            return True
-        return False
+        found, is_enough = self._read()
+        if not (time_is_up or is_enough):
+            return False
+        answer = self._answer(found)
+        if answer is not PENDING:
+            self._connection.reply(answer)
+        return True
 
-    def _read(self) -> tuple[Found, int, bool]:
-        """What every wanted partition has, its size, and whether an error or a divergence must be told at once."""
+    def _read(self) -> tuple[Found, bool]:
+        return _to_its_end(self._reading())
+
+    def _reading(self) -> Generator[None, None, tuple[Found, bool]]:
+        """What every wanted partition has, and whether that is enough or an error or a divergence must be told."""
         broker, isolation_level = self._broker, self._request.isolation_level
         left = self._max_bytes
         total = 0
         answer_now = False
         found: Found = []
         partitions = []
-        for topic, wanted in self._context.wanted:
+        for number, (topic, wanted) in enumerate(self._context.wanted, 1):
+            if not number % _AT_ONCE:
+                yield
             try:
                 partition = broker.topics.partition(topic, wanted.partition)
             except ApiError as error:
@@ -127,14 +199,21 @@ class _Fetch:
                 answer_now = True
             found.append((topic, result))
         self._partitions = partitions
-        return found, total, answer_now
+        return found, answer_now or total >= self._request.min_bytes
 
     def _answer(self, found: Found) -> Any:
-        cold = [each for each in found if each[1].records_size and page_cache.is_cold(each[1].records)]
+        return _to_its_end(self._answering(found))
+
+    def _answering(self, found: Found) -> Generator[None, None, Any]:
+        cold = []
+        for number, each in enumerate(found, 1):
+            if each[1].records_size and page_cache.is_cold(each[1].records):
+                cold.append(each)
+            if not number % _AT_ONCE:
+                yield
         if not cold:
             return self._parts(found)
-        self._broker.in_background(self._answer_when_warm(cold, found))
-        return PENDING
+        return _in_background(self._broker, self._connection, self._answer_when_warm(cold, found))
 
     async def _answer_when_warm(self, cold: Found, found: Found) -> None:
         for place in cold:
@@ -162,6 +241,15 @@ class _Fetch:
                 grouped.append((topic, [result]))
         header = self._header
         return response_parts(header.version, header.correlation_id, 0, self._context.session_id, grouped)
+
+
+def _to_its_end(steps: Generator[None, None, T]) -> T:
+    """What `steps` come to, without a pause between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def _read_partition(

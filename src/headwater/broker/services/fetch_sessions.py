@@ -6,6 +6,10 @@ Rules, as in Kafka:
 - Every other epoch must be the one after the last; it wraps from 2**31-1 to 1.
 - An incremental answer holds only partitions with records, an error, or a changed high watermark or log start.
 - A partition that gave records goes to the back of the row, so that none starves behind a busy one.
+- A partition that is named several times is answered once, by what was said of it last.
+
+Beyond Kafka's rules all sessions together hold a bounded number of partitions: a request that would exceed it is
+answered without a session, and a session that would grow beyond it ends, as one does that had to make room.
 """
 
 import random
@@ -20,6 +24,8 @@ from headwater.protocol.fetch_lane import FetchPartition, FetchRequest, Partitio
 _FINAL_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 0
 _EVICTABLE_AFTER_S: Final = 120.0
+_MOST_PARTITIONS: Final = 1_000_000
+"""Of all sessions together. One takes about 250 bytes."""
 
 Key = tuple[str | bytes, int]
 
@@ -101,6 +107,7 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -108,12 +115,12 @@ class FetchSessions:
     def context(self, request: FetchRequest, by_topic_id: bool, now_s: float) -> FetchContext:
         """The context of a request; ApiError for a session that is unknown or out of step."""
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-            if request.session_id:
-                self._sessions.pop(request.session_id, None)
-            wanted = list(flatten(request))
+            if request.session_id in self._sessions:
+                self._end(self._sessions[request.session_id])
+            wanted = list({(topic, each.partition): (topic, each) for topic, each in flatten(request)}.values())
             if request.session_epoch == _FINAL_EPOCH or not wanted:
                 return FetchContext(wanted, None, full=True)
-            return FetchContext(wanted, self._new_session(request, by_topic_id, now_s), full=True)
+            return FetchContext(wanted, self._new_session(request, len(wanted), by_topic_id, now_s), full=True)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.fetch_session_id_not_found, f"no fetch session {request.session_id}")
@@ -121,26 +128,37 @@ class FetchSessions:
             raise ApiError(ErrorCode.invalid_fetch_session_epoch, f"the session is at epoch {session.epoch}")
         if session.by_topic_id != by_topic_id:
             raise ApiError(ErrorCode.fetch_session_topic_id_error, "the session names its topics the other way")
+        before = len(session.partitions)
         session.update(request)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > _MOST_PARTITIONS:
+            self._end(session)
+            raise ApiError(ErrorCode.fetch_session_id_not_found, "the sessions hold too many partitions")
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         session.last_used_s = now_s
         self._sessions.move_to_end(session.session_id)
         wanted = [(topic, cached.wanted) for (topic, _), cached in session.partitions.items()]
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._end(session)
             return FetchContext(wanted, None, full=True)
         return FetchContext(wanted, session, full=False)
 
-    def _new_session(self, request: FetchRequest, by_topic_id: bool, now_s: float) -> Session | None:
-        if len(self._sessions) >= self._slots and not self._evict_one(now_s):
-            return None
+    def _new_session(self, request: FetchRequest, partitions: int, by_topic_id: bool, now_s: float) -> Session | None:
+        while len(self._sessions) >= self._slots or self._partitions + partitions > _MOST_PARTITIONS:
+            if not self._evict_one(now_s):
+                return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randrange(1, 0x7FFFFFFF)  # noqa: S311 -- as in Kafka, it only keeps mix-ups apart
         session = Session(session_id, by_topic_id, last_used_s=now_s)
         session.update(request)
         self._sessions[session_id] = session
+        self._partitions += len(session.partitions)
         return session
+
+    def _end(self, session: Session) -> None:
+        del self._sessions[session.session_id]
+        self._partitions -= len(session.partitions)
 
     def _evict_one(self, now_s: float) -> bool:
         """Makes room by dropping the session that was unused for longest, if for long enough."""
@@ -149,7 +167,7 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now_s - oldest.last_used_s < _EVICTABLE_AFTER_S:
             return False
-        del self._sessions[oldest.session_id]
+        self._end(oldest)
         return True
 
 

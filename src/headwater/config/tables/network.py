@@ -39,7 +39,7 @@ NETWORK: tuple[ConfigDef, ...] = (
         doc="Send buffer (SO_SNDBUF) of client sockets; -1 leaves it to the system. Ours: -1, as above."),
     define("socket.request.max.bytes", INT, 104_857_600, at_least(1), importance=HIGH,
         doc="Largest request. A longer or negative length closes the connection before anything is "
-            "allocated."),
+            "allocated. Only Produce may be as large: other requests have bounds of 128 KiB to 8 MiB."),
     define("socket.connection.setup.timeout.ms", LONG, 10_000,
         doc="How long a connection from this broker to another may take to open at first."),
     define("socket.connection.setup.timeout.max.ms", LONG, 30_000,
@@ -53,7 +53,7 @@ NETWORK: tuple[ConfigDef, ...] = (
     define("max.connection.creation.rate", INT, INT_MAX, at_least(0), update=CLUSTER_WIDE,
         doc="New connections accepted in a second."),
     define("connections.max.idle.ms", LONG, 600_000,
-        doc="A connection without traffic for this long is closed."),
+        doc="A connection without traffic for this long is closed, also while a request of it waits."),
     define("connection.failed.authentication.delay.ms", INT, 100, at_least(0), importance=LOW,
         doc="Pause before a connection that failed to authenticate is closed; slows down guessing."),
     define("connections.max.reauth.ms", LONG, 0,
