@@ -13,6 +13,7 @@ import uvloop
 from headwater.broker.broker import Broker
 from headwater.broker.services.storage import StartupError
 from headwater.config import BrokerConfig
+from headwater.terminal_text import PrintableFormatter
 
 __all__ = ["BrokerAddress", "StartupError", "run_foreground"]
 
@@ -31,7 +32,9 @@ def run_foreground(config: BrokerConfig, *, on_ready: Callable[[BrokerAddress], 
 
     A broker that gives up, as its disks have failed, ends too: with 1.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     return uvloop.run(_run(config, on_ready))
 
 

@@ -7,7 +7,7 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic, pairs
-from headwater.cli.output import counted, print_json, print_table, with_client
+from headwater.cli.output import counted, print_json, print_table, say, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -105,7 +105,7 @@ def alter(
             [{"operation": change.operation.name, "name": change.name, "value": change.value} for change in changes]
         )
     else:
-        print(f"Changed {counted(len(changes), 'config')} of {entity.value[:-1]} {name}.")
+        say(f"Changed {counted(len(changes), 'config')} of {entity.value[:-1]} {name}.")
 
 
 def _resource(entity: Entity, name: str) -> "ConfigResource":

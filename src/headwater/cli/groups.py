@@ -17,7 +17,7 @@ from headwater.cli.group_tables import (
 )
 from headwater.cli.groups_reset import reset_offsets
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from headwater.cli.output import confirm, exit_if_failed, print_json, print_table, with_client
+from headwater.cli.output import confirm, exit_if_failed, print_json, print_table, say, with_client
 
 if TYPE_CHECKING:
     from headwater.cli.group_lag import PartitionLag
@@ -174,7 +174,7 @@ def delete(
         print_json({"deleted": gone})
     else:
         for name in gone:
-            print(f"Deleted group {name}.")
+            say(f"Deleted group {name}.")
     exit_if_failed(list(results.failed.values()))
 
 

@@ -15,7 +15,7 @@ from headwater.cli.lake_options import (
 )
 from headwater.cli.lake_status import SourceBootstrap, Table, load_json
 from headwater.cli.options import Json
-from headwater.cli.output import confirm, print_json
+from headwater.cli.output import confirm, print_json, say
 
 if TYPE_CHECKING:
     from headwater.lake.operations.explanations import Explanation
@@ -51,7 +51,7 @@ def explain(
     if as_json:
         print_json([explanation_json(each) for each in found])
     else:
-        print("\n".join(line for each in found for line in explanation_lines(each)))
+        say(*(line for each in found for line in explanation_lines(each)))
 
 
 def rewind(
@@ -87,7 +87,7 @@ def rewind(
     if as_json:
         print_json({"table": table, "source": plan.source, "again": plan.again, "rows": plan.rows, **load_json(load)})
     else:
-        print(f"{words} (rewind {load.load_id})")
+        say(f"{words} (rewind {load.load_id})")
 
 
 def explanation_lines(found: "Explanation") -> list[str]:

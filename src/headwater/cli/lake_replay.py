@@ -6,7 +6,7 @@ import typer
 
 from headwater.cli.lake_options import DEFAULT_MASTER, DEFAULT_WAREHOUSE, Catalog, Conf, Master, Warehouse, opened_lake
 from headwater.cli.options import Json
-from headwater.cli.output import counted, print_json
+from headwater.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
     from headwater.lake.operations.replaying import ReplayReport
@@ -40,7 +40,7 @@ def replay_rescued(
     if as_json:
         print_json(replay_json(report))
     else:
-        print(replay_line(report))
+        say(replay_line(report))
 
 
 def replay_line(report: "ReplayReport") -> str:

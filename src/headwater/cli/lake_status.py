@@ -6,7 +6,7 @@ import typer
 
 from headwater.cli.lake_options import DEFAULT_WAREHOUSE, Catalog, Warehouse, opened_lake
 from headwater.cli.options import Json, pairs
-from headwater.cli.output import print_json, print_table
+from headwater.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from headwater.catalog.entries import Load, SchemaChange
@@ -46,9 +46,9 @@ def status(
     if as_json:
         print_json([status_json(each) for each in found])
     elif not found:
-        print(f"nothing was loaded into {warehouse} yet; another lake is named with --warehouse")
+        say(f"nothing was loaded into {warehouse} yet; another lake is named with --warehouse")
     else:
-        print("\n\n".join("\n".join(status_lines(each)) for each in found))
+        say(*[line for each in found for line in ("", *status_lines(each))][1:])
 
 
 def history(

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
+from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json, say
 from headwater.cli.progress import byte_progress
 from headwater.log.filesystem import FileSystem
 from headwater.log.inspection.verify import Verification
@@ -34,7 +34,7 @@ def verify_folder(folder: Path, *, as_json: bool) -> bool:
             for fault in verification.faults():
                 faults.append(fault)
                 if not as_json:
-                    print(fault)
+                    say(str(fault))
         except OSError as error:
             fail(f"cannot read {error.filename}: {error.strerror}")
     verified = verification.verified

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
+from headwater.terminal_text import printable, printable_json
+
 if TYPE_CHECKING:
     from headwater.client import Client
 
@@ -40,9 +42,19 @@ def run_or_fail(operation: "Coroutine[Any, Any, T]") -> T:
         fail(str(error))
 
 
+def say(*lines: str, flush: bool = False) -> None:
+    """Lines on stdout. Names and messages in them are somebody else's, so control characters are escaped."""
+    print("".join(f"{printable(line)}\n" for line in lines), end="", flush=flush)
+
+
+def for_terminal(text: str, *, keep: str = "\n\t") -> str:
+    """Text of a format that programs read: as it is for those, escaped where a person sees it."""
+    return printable(text, keep=keep) if sys.stdout.isatty() else text
+
+
 def complain(message: str) -> None:
     """Says on stderr what went wrong."""
-    print(f"headwater: {message}", file=sys.stderr)
+    print(printable(f"headwater: {message}", keep="\n\t"), file=sys.stderr)
 
 
 def exit_if_failed(failures: Sequence[Exception]) -> None:
@@ -77,7 +89,12 @@ def without_user(url: str) -> str:
 
 def print_json(value: object) -> None:
     """One JSON document, indented."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value, indent=2))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """A JSON document with letters as they are, but no character that does something to a terminal."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_table(
@@ -91,7 +108,7 @@ def print_table(
 
     A terminal that is too narrow folds long cells, and cuts those of `shortened` columns.
     """
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_ruled(columns, cells, numeric, shortened)
     else:
@@ -120,7 +137,7 @@ def print_fields(fields: Mapping[str, object]) -> None:
     """One thing that has too many columns for a table: a line for each."""
     width = max(map(len, fields))
     for name, value in fields.items():
-        print(f"{name:{width}}  {'-' if value is None else value}")
+        say(f"{name:{width}}  {'-' if value is None else value}")
 
 
 def _print_ruled(

@@ -7,7 +7,16 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, complete_topic, pairs
-from headwater.cli.output import confirm, counted, exit_if_failed, print_json, print_table, topic_id_text, with_client
+from headwater.cli.output import (
+    confirm,
+    counted,
+    exit_if_failed,
+    print_json,
+    print_table,
+    say,
+    topic_id_text,
+    with_client,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -76,7 +85,7 @@ def create(
         )
     else:
         for topic in made:
-            print(f"Created topic {topic.name}{_shape(topic)}.")
+            say(f"Created topic {topic.name}{_shape(topic)}.")
     exit_if_failed(failures)
 
 
@@ -97,7 +106,7 @@ def list_names(
     if as_json:
         print_json(names)
     else:
-        print("".join(f"{name}\n" for name in names), end="")
+        say(*names)
 
 
 @app.command()
@@ -149,7 +158,7 @@ def alter(
     if as_json:
         print_json({"topic": name, "partitions": partitions})
     else:
-        print(f"Topic {name} has {counted(partitions, 'partition')} now.")
+        say(f"Topic {name} has {counted(partitions, 'partition')} now.")
 
 
 @app.command()
@@ -177,7 +186,7 @@ def delete(
         print_json({"deleted": gone})
     else:
         for name in gone:
-            print(f"Deleted topic {name}.")
+            say(f"Deleted topic {name}.")
     exit_if_failed(failures)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic
-from headwater.cli.output import complain, counted, print_json, print_table, with_client
+from headwater.cli.output import complain, counted, print_json, print_table, say, with_client
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ def abort(
     if as_json:
         print_json({"topic": topic, "partition": partition, "producer_id": producer, "producer_epoch": epoch})
     else:
-        print(
-            f"Wrote an abort marker for producer {producer}, epoch {epoch}, to partition {partition} of topic {topic}."
-        )
+        say(f"Wrote an abort marker for producer {producer}, epoch {epoch}, to partition {partition} of topic {topic}.")
 
 
 async def _open_at(client: "Client", place: TopicPartition, start_offset: int | None) -> list[int]:

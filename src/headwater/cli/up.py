@@ -143,5 +143,7 @@ def _announce(address: str, data: str, *, as_json: bool) -> None:
 
 
 def _refuse(message: str, code: int) -> int:
-    print(f"headwater: {message}", file=sys.stderr)
+    from headwater.terminal_text import printable
+
+    print(printable(f"headwater: {message}", keep="\n\t"), file=sys.stderr)
     return code

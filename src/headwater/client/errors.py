@@ -3,11 +3,16 @@
 from typing import Final
 
 from headwater.protocol.errors import ErrorCode
+from headwater.terminal_text import printable
 from headwater.types import TopicPartition
 
 
 class ClientError(Exception):
     """Anything that stops a client; its text can be shown as it is."""
+
+    def __str__(self) -> str:
+        # It may quote what a broker said, or a name that somebody else has chosen.
+        return printable(super().__str__())
 
 
 class CannotConnectError(ClientError):
