@@ -13,6 +13,7 @@ from typing import Final
 
 from headwater.lake.errors import LakeError
 from headwater.lake.java import require_java
+from headwater.private_files import make_private_dirs
 
 _ATTEMPTS: Final = 3
 
@@ -54,7 +55,7 @@ def _jar(coordinates: Coordinates) -> Path:
     path = jar_folder() / coordinates.file_name
     if path.exists():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dirs(path.parent)
     last_words = ""
     for _ in range(_ATTEMPTS):
         # A folder of its own and a rename: two jobs that fetch at once never see half a jar.

@@ -338,6 +338,30 @@ class LogDirs:
             del self._doomed[path]
         return len(due)
 
+    def publish_indexes(self) -> None:
+        """Let other programs find what was appended since the last call in the index files; costs what was dirty only.
+
+        Runs in a thread. A full disk is left to the appends, which say so; what is not written comes with the next.
+        """
+        unpublished = self.files.unpublished
+        for _ in range(len(unpublished)):
+            try:
+                segment = unpublished.pop()
+            except KeyError:
+                return
+            try:
+                segment.publish_indexes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._notice_at(segment.stem, error)
+
+    def _notice_at(self, path: str, error: OSError) -> None:
+        folder = posixpath.dirname(path)
+        for log_dir in self.dirs:
+            if log_dir.path == posixpath.dirname(folder):
+                self.notice_in(log_dir, error, folder)
+
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write recovery points and log start offsets of every dir, and the high watermarks when given.
 

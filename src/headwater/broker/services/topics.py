@@ -169,13 +169,19 @@ class Topics:
         return Topic(created.name, created.topic_id, overrides, TopicConfig.from_values(overrides, self._config()))
 
     def _log(self, topic: Topic, index: int) -> Log:
-        return self._log_dirs.create(
+        log = self._log_dirs.create(
             TopicPartition(topic.name, index),
             config=topic.config,
             topic_id=topic.topic_id,
             now_ms=int(time.time() * 1000),
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
         )
+        try:
+            log.leader_epochs.begin(self._store.image.leader_epoch, log.log_end_offset)
+        except OSError as error:
+            self._log_dirs.notice(log, error)
+            raise
+        return log
 
     def _publish(self, topic: Topic, logs: list[Log | None]) -> None:
         for log in logs:
