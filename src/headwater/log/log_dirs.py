@@ -304,14 +304,21 @@ class LogDirs:
                 self._dir_of.pop(partition, None)
         log_dir.partitions = 0
 
-    def delete(self, partition: TopicPartition, *, remove_from_ms: int = 0) -> None:
+    def sync_names(self) -> None:
+        """Return when no loss of power brings back a folder that was renamed. OSError when a dir cannot say so."""
+        for log_dir in self.dirs:
+            if log_dir.failed is not None:
+                raise OSError(errno.EIO, f"the log dir {log_dir.path} is offline")
+            self.fs.sync_dir(log_dir.path)
+
+    def delete(self, partition: TopicPartition, *, remove_from_ms: int = 0) -> bool:
         """Take a partition away at once; its files go with a `purge_deleted` that is not before `remove_from_ms`.
 
-        What lies in a dir that has failed, or fails now, is left to the next start.
+        What lies in a dir that has failed, or fails now, is left to the next start; false then, or if that may be.
         """
         log = self.logs.pop(partition, None)
         if log is None:
-            return
+            return len(self.working) == len(self.dirs)
         log_dir = self._dir_of.pop(partition)
         log_dir.partitions -= 1
         try:
@@ -321,6 +328,8 @@ class LogDirs:
         except OSError as error:
             _log.error("%s is left to the next start, as it could not be deleted: %s", log.path, error)
             self.notice_in(log_dir, error)
+            return False
+        return True
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove the folders of deleted partitions whose time has come, those left from earlier runs too; how many."""

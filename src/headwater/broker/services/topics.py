@@ -147,17 +147,19 @@ class Topics:
             self._purgatory.touched(partition)
         self._tell_listeners(topic.name)
         names = [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
-        await run_to_end(lambda: self._delete_logs(names, topic.config.file_delete_delay_ms))
+        if await run_to_end(lambda: self._delete_logs(names, topic.config.file_delete_delay_ms)):
+            self._store.out_of_sight(topic.topic_id)
         logger.info("deleted topic %s", topic.name)
 
     def _tell_listeners(self, deleted: str | None) -> None:
         for listener in self.listeners:
             listener(deleted)
 
-    def _delete_logs(self, names: list[TopicPartition], delay_ms: int) -> None:
+    def _delete_logs(self, names: list[TopicPartition], delay_ms: int) -> bool:
+        """Whether nothing is left under their names."""
         remove_from_ms = int(time.time() * 1000) + delay_ms
-        for name in names:
-            self._log_dirs.delete(name, remove_from_ms=remove_from_ms)
+        out_of_sight = [self._log_dirs.delete(name, remove_from_ms=remove_from_ms) for name in names]
+        return all(out_of_sight)
 
     def reconfigure_all(self) -> None:
         """The broker's own settings changed: topics that inherit from them follow."""
