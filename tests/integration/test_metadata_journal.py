@@ -13,7 +13,11 @@ from headwater.testing import FaultyFileSystem
 
 def config(*dirs: Path) -> BrokerConfig:
     return BrokerConfig.from_values(
-        {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(map(str, dirs)), "log.segment.delete.delay.ms": 60_000}
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": ",".join(map(str, dirs)),
+            "log.segment.delete.delay.ms": 60_000,
+        }
     )
 
 

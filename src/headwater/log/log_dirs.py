@@ -304,6 +304,16 @@ class LogDirs:
                 self._dir_of.pop(partition, None)
         log_dir.partitions = 0
 
+    def open_to_others(self) -> list[str]:
+        """The dirs of which other users may look into the dir and a partition in it. What is made here is not so."""
+        look = self.fs.others_may_look_into
+        open_dirs = [log_dir for log_dir in self.working if look(log_dir.path)]
+        return [
+            log_dir.path
+            for log_dir in open_dirs
+            if any(self._dir_of[name] is log_dir and look(log.path) for name, log in self.logs.items())
+        ]
+
     def sync_names(self) -> None:
         """Return when no loss of power brings back a folder that was renamed. OSError when a dir cannot say so."""
         for log_dir in self.dirs:
