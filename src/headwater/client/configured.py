@@ -57,9 +57,9 @@ def _protocol(values: Resolved, given: Security) -> str:
 def _check_sasl(protocol: str, given: Security) -> None:
     if protocol in _WITH_SASL and given.sasl is None:
         raise ConfigError(
-            f"security.protocol = {protocol} needs a mechanism of SASL, and this client has none of its own yet: "
-            "give a function that authenticates a fresh connection, as "
-            "security=headwater.client.security.Security(sasl=...)."
+            f"security.protocol = {protocol} needs a mechanism of SASL, which this client has none of yet: give a "
+            "function that authenticates a fresh connection as security=Security(sasl=...), with the Security of "
+            "headwater.client.security."
         )
     if protocol not in _WITH_SASL and given.sasl is not None:
         raise ConfigError(
