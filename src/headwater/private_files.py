@@ -4,6 +4,7 @@ The modes are given with the call that makes something: a umask belongs to a who
 have a broker or a lake inside. What is there already keeps the mode that it has.
 """
 
+import contextlib
 import os
 from typing import Final
 
@@ -17,8 +18,13 @@ def make_private_dirs(path: str | os.PathLike[str]) -> None:
     try:
         os.mkdir(path, FOLDER_MODE)
     except FileNotFoundError:
-        make_private_dirs(os.path.dirname(path.rstrip("/")))
-        make_private_dirs(path)
+        above = os.path.dirname(path.rstrip("/"))
+        if not above or os.path.isdir(above):
+            # A place such as /proc, where the system has nothing else to say.
+            raise
+        make_private_dirs(above)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, FOLDER_MODE)
     except FileExistsError:
         if not os.path.isdir(path):
             raise

@@ -54,7 +54,7 @@ def test_the_data_of_a_broker_is_private_and_what_means_nothing_in_its_file_is_o
     )
     done = up("--config", str(file))
     assert done.code == 0
-    temporary, ignored = done.err.splitlines()
+    ignored, temporary = done.err.splitlines()
     assert ignored.endswith(
         "these settings have no effect here: num.io.threads, zookeeper.connect, zookeeper.connection.timeout.ms, "
         "confluent.support.metrics.enable"

@@ -45,16 +45,10 @@ def run_foreground(
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    if not dirs_are_meant and (fleeting := fleeting_dirs(config.log_dirs)):
-        logger.warning(
-            "log.dirs has %s among the temporary files of this machine, which the system may remove: name a folder "
-            "that lasts, with --data or log.dirs",
-            ", ".join(fleeting),
-        )
-    return uvloop.run(_run(config, on_ready))
+    return uvloop.run(_run(config, on_ready, dirs_are_meant=dirs_are_meant))
 
 
-async def _run(config: BrokerConfig, on_ready: Callable[[BrokerAddress], None]) -> int:
+async def _run(config: BrokerConfig, on_ready: Callable[[BrokerAddress], None], *, dirs_are_meant: bool) -> int:
     _raise_file_limit()
     broker = Broker(config)
     stop = asyncio.Event()
@@ -64,6 +58,12 @@ async def _run(config: BrokerConfig, on_ready: Callable[[BrokerAddress], None]) 
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     await starting
+    if not dirs_are_meant and (fleeting := fleeting_dirs(config.log_dirs)):
+        logger.warning(
+            "log.dirs has %s among the temporary files of this machine, which the system may remove: name a folder "
+            "that lasts, with --data or log.dirs",
+            ", ".join(fleeting),
+        )
     # What was made at the start stays: the collector need not look at it again, and new garbage is rarely cyclic.
     gc.collect()
     gc.freeze()

@@ -217,6 +217,8 @@ class EmbeddedStore:
             data = self._fs.read_file(str(self.path))
         except FileNotFoundError:
             return [], 0
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         whole = data.rfind(b"\n") + 1
         changes = []
         for number, line in enumerate(data[:whole].splitlines(), 1):
