@@ -17,10 +17,22 @@ if TYPE_CHECKING:
 CORES: Final = 2
 SPARK: Final = "org.apache.spark"
 CONNECTOR: Final = (
-    Coordinates(SPARK, "spark-sql-kafka-0-10_2.13", "4.1.3"),
-    Coordinates(SPARK, "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    Coordinates("org.apache.kafka", "kafka-clients", "3.9.1"),
-    Coordinates("org.apache.commons", "commons-pool2", "2.12.1"),
+    Coordinates(
+        *(SPARK, "spark-sql-kafka-0-10_2.13", "4.1.3"),
+        sha256="cb31ffd9c8f5527dba061db8af671d295562092e4f3f5ff42fc249fab8a8fde6",
+    ),
+    Coordinates(
+        *(SPARK, "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        sha256="f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Coordinates(
+        *("org.apache.kafka", "kafka-clients", "3.9.1"),
+        sha256="7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
+    ),
+    Coordinates(
+        *("org.apache.commons", "commons-pool2", "2.12.1"),
+        sha256="5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
+    ),
 )
 """Spark's own connector with what it needs: the newest that Maven Central has for Spark 4.1."""
 

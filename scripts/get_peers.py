@@ -6,6 +6,7 @@ missing with apt-get; elsewhere it says what to install. It exits with 1 when a 
 of that peer are then skipped (or fail, where HEADWATER_REQUIRE_PEERS=1 asks for all of them).
 """
 
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -37,6 +38,7 @@ COORDINATES = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
 )
 DEBIAN_IVY = Path("/usr/share/java/ivy.jar")
+KAFKA_DIGESTS = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
 DOWNLOAD_ATTEMPTS = 3
 RETRY_PAUSE_S = 5
 
@@ -125,12 +127,12 @@ def get_lake_jars() -> None:
     """Iceberg for Spark, also in S3, the JDBC driver of PostgreSQL, and Spark's own Kafka connector to compare with."""
     wanted = (ICEBERG, ICEBERG_AWS, POSTGRESQL, *CONNECTOR)
     absent = [jar for jar in wanted if not (jar_folder() / jar.file_name).exists()]
-    if not absent:
-        return
-    print(f"get_peers: fetching {' and '.join(map(str, absent))} (once, about 130 MB)", file=sys.stderr)
+    if absent:
+        print(f"get_peers: fetching {' and '.join(map(str, absent))} (once, about 130 MB)", file=sys.stderr)
     try:
         jars(wanted)
     except LakeError as error:
+        # One that is there and is not what it should be is named too.
         raise PeerMissingError(str(error)) from None
 
 
@@ -169,7 +171,15 @@ def fetch(what: str, command: list[str], folder: Path) -> None:
 
 
 def check_jars(folder: Path) -> None:
-    """A resolver that is content although a jar is absent must not pass for a whole Kafka."""
+    """A resolver that is content although a jar is absent must not pass for a whole Kafka, nor one that got others."""
+    pinned = {name: digest for digest, name in map(str.split, KAFKA_DIGESTS.read_text().splitlines())}
+    for jar in sorted(folder.glob("*.jar")):
+        # Ivy and Maven may choose among versions of what Kafka depends on differently: those are not in the list.
+        with jar.open("rb") as file:
+            if jar.name in pinned and hashlib.file_digest(file, "sha256").hexdigest() != pinned[jar.name]:
+                raise PeerMissingError(
+                    f"{jar.name} was fetched, but it is not what it was: its SHA-256 is not {pinned[jar.name]}"
+                )
     for _, name, version in COORDINATES:
         if not (folder / f"{name}-{version}.jar").exists():
             raise PeerMissingError(f"{name} {version} was resolved, but its jar is not there; run this again")

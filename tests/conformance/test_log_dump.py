@@ -20,6 +20,7 @@ from headwater.coordinator.transaction import records as transactions
 from headwater.log.log import Log
 from headwater.protocol.records import encode_batch
 from peers.apache import QUICK_START, ApacheKafka, java_command
+from peers.headwater import HeadwaterProcess
 from peers.presence import require_apache
 from unit.log.building import NOW_MS, append, batch, marker, open_log, topic_config
 
@@ -298,3 +299,19 @@ def test_what_apache_wrote_itself(apache: ApacheKafka) -> None:
     states = sorted(apache.data_dir.glob("__transaction_state-*/*.log"))
     out, _ = same(states, "--transaction-log-decoder")
     assert any(f'"transactionalId":"{topic}"' in line for line in out)
+
+
+def test_the_indexes_of_a_running_broker_are_not_empty(tmp_path: Path) -> None:
+    with HeadwaterProcess(tmp_path / "broker", {"auto.create.topics.enable": "true"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.size": 2000})
+        for number in range(200):
+            producer.produce("live", bytes(500), timestamp=NOW_MS + number)
+        producer.flush(30)
+        files = [broker.data_dir / "live-0" / f"{0:020d}{suffix}" for suffix in (".index", ".timeindex")]
+        eventually(lambda: all(path.stat().st_size for path in files), "entries in both files")
+        offsets, problems = same(files[:1])
+        assert sum(line.startswith("offset: ") for line in offsets) > 5
+        times, more_problems = same(files[1:])
+        assert sum(line.startswith("timestamp: ") for line in times) > 5
+        assert problems == more_problems == []
+        assert (broker.data_dir / "live-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"

@@ -52,6 +52,10 @@ def test_json_in_folders_is_loaded_once_with_what_the_folders_say(lake: Lake, tm
     write(tmp_path / "day=2026-02-01" / "c.json", '{"id": 4, "more": 0.5}\n')
     assert lake.load(f"files:{tmp_path}", into="files.json").counts.rows == 1
     assert rows(lake, "select count(*), sum(id), max(more) from files.json") == [(5, 8, 0.5)]
+    # What Spark has written is for its user alone, and so are the folders around it.
+    for (path,) in rows(lake, "select file_path from files.json.files"):
+        file = Path(path.removeprefix("file:"))
+        assert not any(each.stat().st_mode & 0o077 for each in (file, file.parent, file.parent.parent))
 
 
 def test_one_large_file_is_read_by_several_tasks(lake: Lake, tmp_path: Path) -> None:

@@ -64,7 +64,12 @@ class Broker:
         self.cluster_id = self.log_dirs.cluster_id
         ignored = self._static_config.ignored()
         if ignored:
-            logger.warning("known from Kafka, without effect here: %s", ", ".join(ignored))
+            logger.warning("these settings have no effect here: %s", ", ".join(ignored))
+        if open_dirs := self.log_dirs.open_to_others():
+            logger.warning(
+                "other users of this machine can read the records in %s: forbid it with chmod -R go-rwx",
+                ", ".join(open_dirs),
+            )
         self.purgatory = Purgatory(asyncio.get_running_loop())
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self.failures = LogDirFailures(self, self._store)

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
 
+from headwater.private_files import make_private_dirs, make_private_file
+
 _BUSY_TIMEOUT_MS: Final = 30_000
 
 
@@ -21,7 +23,7 @@ def database_url(database: str) -> str:
     if separator:
         raise ValueError(f"a catalog is kept in a SQLite file or in PostgreSQL, not in {scheme}://…")
     path = Path(database).expanduser().absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dirs(path.parent)
     return f"sqlite:///{path}"
 
 
@@ -29,6 +31,12 @@ def prepare_engine(engine: Engine) -> None:
     """Makes SQLite fit for a server: readers beside the writer, commits that survive a power failure, patience."""
     if engine.dialect.name != "sqlite":
         return
+
+    @event.listens_for(engine, "do_connect")
+    def make_file(_dialect: Any, _record: Any, arguments: Any, _parameters: Any) -> None:
+        # SQLite gives its other files the mode of this one. URIs say themselves whether a file may be made.
+        if arguments and arguments[0] != ":memory:" and not str(arguments[0]).startswith("file:"):
+            make_private_file(arguments[0])
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:

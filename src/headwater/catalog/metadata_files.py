@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from headwater.catalog.places import local_path
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, metadata_json, parse_metadata
+from headwater.private_files import make_private_dirs, opener
 
 _MOST_CACHED: Final = 64
 
@@ -109,8 +110,8 @@ def _is_compressed(location: str) -> bool:
 def _write_durably(path: str, content: bytes) -> None:
     # A pointer to a file that a power failure emptied would lose the whole table, so both file and name reach the disk.
     folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    with open(path, "xb") as file:
+    make_private_dirs(folder)
+    with open(path, "xb", opener=opener) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -6,8 +6,7 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from headwater.cli.output import bytes_for_people, print_json, print_table, with_client
-from headwater.cli.terminal import say
+from headwater.cli.output import bytes_for_people, print_json, print_table, say, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -30,8 +29,10 @@ def show_cluster(
     if as_json:
         print_json(cluster)
         return
-    say(f"Cluster id: {cluster['cluster_id']}")
-    say(f"Controller: {'none' if cluster['controller'] is None else cluster['controller']}")
+    say(
+        f"Cluster id: {cluster['cluster_id']}",
+        f"Controller: {'none' if cluster['controller'] is None else cluster['controller']}",
+    )
     brokers = cluster["brokers"]
     print()
     print_table(

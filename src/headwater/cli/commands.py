@@ -64,8 +64,14 @@ def _headwater() -> None:
 
 def run_command() -> None:
     """Runs what the command line says and exits. A mistake of ours is told in one sentence too."""
-    from headwater.cli.output import complain
+    import logging
 
+    from headwater.cli.output import complain
+    from headwater.terminal_text import PrintableFormatter
+
+    if logging.lastResort is not None:
+        # Warnings of the clients go to stderr, and may quote what a broker said.
+        logging.lastResort.setFormatter(PrintableFormatter())
     try:
         app(prog_name="headwater")
     except Exception as error:

@@ -7,8 +7,7 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic, pairs
-from headwater.cli.output import counted, print_json, print_table, with_client
-from headwater.cli.terminal import say
+from headwater.cli.output import counted, print_json, print_table, say, with_client
 
 if TYPE_CHECKING:
     from headwater.client import Client

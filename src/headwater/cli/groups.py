@@ -17,8 +17,7 @@ from headwater.cli.group_tables import (
 )
 from headwater.cli.groups_reset import reset_offsets
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from headwater.cli.output import confirm, exit_if_failed, print_json, print_table, with_client
-from headwater.cli.terminal import say
+from headwater.cli.output import confirm, exit_if_failed, print_json, print_table, say, with_client
 
 if TYPE_CHECKING:
     from headwater.cli.group_lag import PartitionLag

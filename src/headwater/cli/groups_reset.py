@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.group_names import GroupNames
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic, timestamp_ms
-from headwater.cli.output import complain, fail, print_json, print_table, with_client
+from headwater.cli.output import complain, fail, for_terminal, print_json, print_table, with_client
 from headwater.cli.reset_plan import (
     CannotResetError,
     FilePlan,
@@ -21,7 +21,6 @@ from headwater.cli.reset_plan import (
     parse_scope,
     plan_csv,
 )
-from headwater.cli.terminal import say
 
 if TYPE_CHECKING:
     from headwater.cli.reset_job import Plan
@@ -116,7 +115,7 @@ def _show(plan: "Plan", *, executed: bool, export: bool, as_json: bool) -> None:
             {"executed": executed, "offsets": [_as_json(group, new) for group, offsets in plan for new in offsets]}
         )
     elif export:
-        say(plan_csv(plan, with_group=len(plan) > 1), end="")
+        print(for_terminal(plan_csv(plan, with_group=len(plan) > 1)), end="")
     else:
         rows = [(group, *new.partition, new.current, new.new) for group, offsets in plan for new in offsets]
         print_table(_COLUMNS, rows, numeric=_COLUMNS[2:])

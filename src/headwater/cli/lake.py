@@ -23,8 +23,7 @@ from headwater.cli.lake_reports import answer_json, report_json, report_lines
 from headwater.cli.lake_run import run
 from headwater.cli.lake_status import history, status
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, pairs
-from headwater.cli.output import fail, print_json, print_table
-from headwater.cli.terminal import say
+from headwater.cli.output import fail, print_json, print_table, say
 from headwater.lake.values import partitions, policies, seconds, size_bytes
 
 
@@ -124,7 +123,7 @@ def load(
     if as_json:
         print_json(report_json(report))
     else:
-        say("\n".join(report_lines(report, planned=plan)))
+        say(*report_lines(report, planned=plan))
 
 
 @app.command()

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.options import Json
-from headwater.cli.output import counted, fail, print_json, without_user
-from headwater.cli.terminal import say
+from headwater.cli.output import counted, fail, for_terminal, print_json, say, without_user
 
 if TYPE_CHECKING:
     from headwater.lake.crawling.proposals import Crawl
@@ -42,7 +41,7 @@ def crawl(
     if as_json:
         print_json(crawl_json(found))
     elif out is None:
-        say(text, end="")
+        print(for_terminal(text), end="")
     else:
         left_out = f", {len(found.left_out):,} left out" if found.left_out else ""
         say(f"{out}: {counted(len(found.proposals), 'load')} proposed{left_out}")

@@ -15,8 +15,7 @@ from headwater.cli.lake_options import (
 )
 from headwater.cli.lake_status import SourceBootstrap, Table, load_json
 from headwater.cli.options import Json
-from headwater.cli.output import confirm, print_json
-from headwater.cli.terminal import say
+from headwater.cli.output import confirm, print_json, say
 
 if TYPE_CHECKING:
     from headwater.lake.operations.explanations import Explanation
@@ -52,7 +51,7 @@ def explain(
     if as_json:
         print_json([explanation_json(each) for each in found])
     else:
-        say("\n".join(line for each in found for line in explanation_lines(each)))
+        say(*(line for each in found for line in explanation_lines(each)))
 
 
 def rewind(

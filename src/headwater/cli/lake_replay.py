@@ -6,8 +6,7 @@ import typer
 
 from headwater.cli.lake_options import DEFAULT_MASTER, DEFAULT_WAREHOUSE, Catalog, Conf, Master, Warehouse, opened_lake
 from headwater.cli.options import Json
-from headwater.cli.output import counted, print_json
-from headwater.cli.terminal import say
+from headwater.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
     from headwater.lake.operations.replaying import ReplayReport

@@ -1,6 +1,5 @@
 """`headwater lake run`: the loads of a lake.toml, once or in rounds."""
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +10,7 @@ from headwater.cli.lake_options import DEFAULT_MASTER, DEFAULT_WAREHOUSE, opened
 from headwater.cli.lake_reports import report_json, report_lines
 from headwater.cli.lake_signals import StopAfterLoad
 from headwater.cli.options import Json
-from headwater.cli.output import complain, print_json
-from headwater.cli.terminal import escaped_json, is_terminal, say
+from headwater.cli.output import complain, json_text, print_json, say
 
 if TYPE_CHECKING:
     from headwater.lake import Lake
@@ -105,12 +103,11 @@ def _print(result: "JobResult") -> None:
     if result.failed_for_s is not None:
         complain(f"{name}: works again after {result.failed_for_s:.0f} s")
     if result.report is not None and (result.loaded or result.failed_for_s is None):
-        say("\n".join(report_lines(result.report)), flush=True)
+        say(*report_lines(result.report), flush=True)
 
 
 def _print_json_line(result: "JobResult") -> None:
-    text = json.dumps(result_json(result), ensure_ascii=False)
-    print(escaped_json(text) if is_terminal() else text, flush=True)
+    print(json_text(result_json(result)), flush=True)
 
 
 def result_json(result: "JobResult") -> dict[str, Any]:

@@ -6,8 +6,7 @@ import typer
 
 from headwater.cli.lake_options import DEFAULT_WAREHOUSE, Catalog, Warehouse, opened_lake
 from headwater.cli.options import Json, pairs
-from headwater.cli.output import print_json, print_table
-from headwater.cli.terminal import say
+from headwater.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from headwater.catalog.entries import Load, SchemaChange
@@ -49,7 +48,7 @@ def status(
     elif not found:
         say(f"nothing was loaded into {warehouse} yet; another lake is named with --warehouse")
     else:
-        say("\n\n".join("\n".join(status_lines(each)) for each in found))
+        say(*[line for each in found for line in ("", *status_lines(each))][1:])
 
 
 def history(

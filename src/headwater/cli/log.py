@@ -8,8 +8,8 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from headwater.cli.output import fail
-from headwater.cli.terminal import say
+from headwater.cli.output import fail, for_terminal
+from headwater.terminal_text import printable
 
 if TYPE_CHECKING:
     from headwater.log.inspection.dump import Decoder
@@ -69,7 +69,7 @@ def dump(
     try:
         for path in files:
             for line in dumped.lines(path):
-                say(line)
+                print(for_terminal(line, keep="\t"))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -78,7 +78,7 @@ def dump(
         stopped_by = str(error)
     sys.stdout.flush()
     for problem in dumped.problems():
-        say(problem, file=sys.stderr)
+        print(printable(problem, keep="\n\t"), file=sys.stderr)
     if stopped_by:
         fail(stopped_by)
 

@@ -3,9 +3,8 @@
 import os
 from pathlib import Path
 
-from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json
+from headwater.cli.output import bytes_for_people, complain, counted, fail, print_json, say
 from headwater.cli.progress import byte_progress
-from headwater.cli.terminal import say
 from headwater.log.filesystem import FileSystem
 from headwater.log.inspection.verify import Verification
 from headwater.log.inspection.verify_partition import Fault

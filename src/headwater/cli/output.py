@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from headwater.cli.terminal import escaped, escaped_json, is_terminal, say, shown
+from headwater.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -42,9 +42,19 @@ def run_or_fail(operation: "Coroutine[Any, Any, T]") -> T:
         fail(str(error))
 
 
+def say(*lines: str, flush: bool = False) -> None:
+    """Lines on stdout. Names and messages in them are somebody else's, so control characters are escaped."""
+    print("".join(f"{printable(line)}\n" for line in lines), end="", flush=flush)
+
+
+def for_terminal(text: str, *, keep: str = "\n\t") -> str:
+    """Text of a format that programs read: as it is for those, escaped where a person sees it."""
+    return printable(text, keep=keep) if sys.stdout.isatty() else text
+
+
 def complain(message: str) -> None:
     """Says on stderr what went wrong."""
-    say(f"headwater: {message}", file=sys.stderr)
+    print(printable(f"headwater: {message}", keep="\n\t"), file=sys.stderr)
 
 
 def exit_if_failed(failures: Sequence[Exception]) -> None:
@@ -59,7 +69,7 @@ def confirm(question: str, *, because: str) -> None:
     """Asks a person before something that cannot be undone; a script has to say --yes."""
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{because}: confirm it with --yes", param_hint="--yes")
-    typer.confirm(shown(question, sys.stderr), abort=True, err=True)
+    typer.confirm(printable(question, keep="\n\t"), abort=True, err=True)
 
 
 def fail(message: str) -> NoReturn:
@@ -79,8 +89,12 @@ def without_user(url: str) -> str:
 
 def print_json(value: object) -> None:
     """One JSON document, indented."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    print(escaped_json(text) if is_terminal() else text)
+    print(json_text(value, indent=2))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """A JSON document with letters as they are, but no character that does something to a terminal."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_table(
@@ -94,9 +108,9 @@ def print_table(
 
     A terminal that is too narrow folds long cells, and cuts those of `shortened` columns.
     """
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if is_terminal():
-        _print_ruled(columns, [[escaped(cell) for cell in row] for row in cells], numeric, shortened)
+    cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_ruled(columns, cells, numeric, shortened)
     else:
         print("\n".join(aligned(columns, cells, numeric)))
 

@@ -9,7 +9,6 @@ import typer
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, pairs, unescaped
 from headwater.cli.output import bytes_for_people, complain, counted, print_json, run_or_fail
-from headwater.cli.terminal import say
 
 if TYPE_CHECKING:
     from headwater.cli.produce_job import Account
@@ -119,7 +118,7 @@ def _report(topic: str, account: "Account", *, as_json: bool) -> int:
         rate = account.acknowledged / max(account.seconds, 1e-6)
         size = bytes_for_people(account.bytes_read)
         summary = f"{counted(account.acknowledged, 'record')} ({size}) in {account.seconds:.2f} s, {rate:,.0f} a second"
-        say(summary, file=sys.stderr)
+        print(summary, file=sys.stderr)
     if account.interrupted:
         return 130
     return 0 if account.error is None else 1

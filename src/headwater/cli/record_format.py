@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from headwater.cli.options import unescaped
-from headwater.cli.terminal import escaped_json
+from headwater.terminal_text import printable_json
 
 
 class RecordView(Protocol):
@@ -123,7 +123,7 @@ def columns(wanted: Columns, separator: bytes, null: bytes, line_end: bytes, cle
 
 def json_line_for_terminals(record: RecordView) -> bytes:
     """The same object with no character in it that a terminal would obey."""
-    return escaped_json(json_line(record)[:-1].decode()).encode() + b"\n"
+    return printable_json(json_line(record)[:-1].decode()).encode() + b"\n"
 
 
 def json_line(record: RecordView) -> bytes:

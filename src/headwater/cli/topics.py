@@ -7,8 +7,16 @@ import typer
 
 from headwater.cli.apps import new_app
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, complete_topic, pairs
-from headwater.cli.output import confirm, counted, exit_if_failed, print_json, print_table, topic_id_text, with_client
-from headwater.cli.terminal import say
+from headwater.cli.output import (
+    confirm,
+    counted,
+    exit_if_failed,
+    print_json,
+    print_table,
+    say,
+    topic_id_text,
+    with_client,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -98,7 +106,7 @@ def list_names(
     if as_json:
         print_json(names)
     else:
-        say("".join(f"{name}\n" for name in names), end="")
+        say(*names)
 
 
 @app.command()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, complete_topic
-from headwater.cli.output import complain, counted, print_json, print_table, with_client
-from headwater.cli.terminal import say
+from headwater.cli.output import complain, counted, print_json, print_table, say, with_client
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:

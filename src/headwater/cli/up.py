@@ -82,7 +82,7 @@ def run(options: UpOptions) -> int:
         _announce(f"{address.host}:{address.port}", data, as_json=options.json)
 
     try:
-        return run_foreground(config, on_ready=announce)
+        return run_foreground(config, on_ready=announce, dirs_are_meant=options.data is not None)
     except StartupError as error:
         return _refuse(str(error), 1)
     except ConfigError as error:
@@ -143,5 +143,7 @@ def _announce(address: str, data: str, *, as_json: bool) -> None:
 
 
 def _refuse(message: str, code: int) -> int:
-    print(f"headwater: {message}", file=sys.stderr)
+    from headwater.terminal_text import printable
+
+    print(printable(f"headwater: {message}", keep="\n\t"), file=sys.stderr)
     return code

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from headwater.protocol.errors import ErrorCode
+from headwater.terminal_text import printable
 from headwater.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
 
 class ClientError(Exception):
     """Anything that stops a client; its text can be shown as it is."""
+
+    def __str__(self) -> str:
+        # It may quote what a broker said, or a name that somebody else has chosen.
+        return printable(super().__str__())
 
 
 class CannotConnectError(ClientError):

@@ -105,6 +105,10 @@ def _openssl_name(suite: str) -> str:
 
 def _one_of_two(values: Mapping[str, Any], location: str, text: str) -> str | None:
     """The file that is named, where the same is not given as text too."""
+    for name in (location, text):
+        # OpenSSL would take the system's certificates for an empty one: more than was to be trusted.
+        if values[name] is not None and not values[name].strip():
+            raise ConfigError(f"{name.replace('_', '.')} is empty: give it a value, or leave it out.")
     found: str | None = values[location]
     if found is not None and values[text] is not None:
         names = f"{location} and {text}".replace("_", ".")

@@ -40,7 +40,8 @@ class ClusterImage:
     """Topics, dynamic broker settings (by broker id, '' for all), next producer id, least leader epoch, log dirs."""
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
-    deleted_ids: set[UUID] = field(default_factory=set)
+    deleted_ids: dict[UUID, str] = field(default_factory=dict)
+    """Topics of which something may be left on a disk, and their names."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     leader_epoch: int = 0
@@ -56,7 +57,7 @@ class ClusterImage:
             case TopicDeleted():
                 self.topics.pop(change.name, None)
                 self._flat_names.pop(_flat(change.name), None)
-                self.deleted_ids.add(change.topic_id)
+                self.deleted_ids[change.topic_id] = change.name
             case PartitionsAdded() if change.name in self.topics:
                 self.topics[change.name] = replace(self.topics[change.name], partitions=change.partitions)
             case TopicConfigured() if change.name in self.topics:
@@ -71,7 +72,9 @@ class ClusterImage:
                 self.directory_ids = set(change.directory_ids)
 
     def as_changes(self) -> Iterator[Change]:
-        """The shortest row of changes that leads to this image. Deleted ids are left out: see `embedded`."""
+        """The shortest row of changes that leads to this image."""
+        # Before the topics: one may have the name of a deleted one.
+        yield from (TopicDeleted(name=name, topic_id=topic_id) for topic_id, name in self.deleted_ids.items())
         yield from self.topics.values()
         for broker, configs in self.broker_configs.items():
             yield BrokerConfigured(broker=broker, configs=configs)

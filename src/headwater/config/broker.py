@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from headwater.config.broker_attributes import BrokerAttributes
 from headwater.config.definitions import ConfigDef, ConfigValue
+from headwater.config.errors import ConfigError
 from headwater.config.files import read_file
 from headwater.config.listeners import Listener, parse_listeners, parse_protocol_map
 from headwater.config.registry import BROKER, TOPIC, broker_definition
@@ -32,6 +33,7 @@ _ATTRIBUTES: Final = tuple(
     for definition in BROKER.values()
     if definition.attribute in BrokerAttributes.__annotations__ and definition.attribute not in _PARSED_FURTHER
 )
+_OF_SECURE_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -66,6 +68,7 @@ class BrokerConfig(BrokerAttributes):
             values["node.id"] = values["broker.id"]
         elif "broker.id" not in given:
             values["broker.id"] = values["node.id"]
+        _check_placeholders(given)
         check_broker(values)
         # Immutable for everybody else: `__setattr__` refuses, so the values go in underneath it.
         self.__dict__.update(
@@ -104,7 +107,7 @@ class BrokerConfig(BrokerAttributes):
 
     def ignored(self) -> tuple[str, ...]:
         """Names given at start that are known from Kafka and have no effect here."""
-        return tuple(name for name in self.static_values if broker_definition(name).ignored)
+        return tuple(name for name in self.static_values if _is_ignored(name))
 
     def definitions(self) -> Iterable[ConfigDef]:
         """Every config that can be described: all but the internal ones, and whatever is set."""
@@ -121,6 +124,25 @@ class BrokerConfig(BrokerAttributes):
     def __repr__(self) -> str:
         # Names only: a value may be a password.
         return f"<BrokerConfig node_id={self.node_id} given={sorted(self.static_values)}>"
+
+
+def _is_ignored(name: str) -> bool:
+    """Whether a config has no effect in a broker whose listeners speak plaintext, as all of ours do."""
+    definition = broker_definition(name)
+    # One that is meant for a listener names the config behind it.
+    behind = name if name in BROKER else "".join(definition.synonyms)
+    return definition.ignored or behind.startswith(_OF_SECURE_LISTENERS)
+
+
+def _check_placeholders(given: Mapping[str, str]) -> None:
+    """Kafka's config providers would put something else in the place of `${…}`; nothing does so here."""
+    if "config.providers" in given:
+        for name, text in given.items():
+            if "${" in text and not _is_ignored(name):
+                raise ConfigError(
+                    f"{name} = {text!r} is not allowed: values are not fetched from config.providers here. "
+                    "Write the value into the file."
+                )
 
 
 def _parsed_further(values: Mapping[str, ConfigValue]) -> dict[str, object]:

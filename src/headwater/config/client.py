@@ -43,7 +43,16 @@ _JAVA_ONLY: Final = {
 _KINDS: Final = {id(PRODUCER): "producer", id(CONSUMER): "consumer", id(ADMIN): "admin client"}
 
 
-def resolve(table: Mapping[str, ConfigDef], given: Mapping[str, object]) -> dict[str, Any]:
+class Resolved(dict[str, Any]):
+    """A value for every config of a client, by its name as a Python attribute, and which of them were asked for."""
+
+    def __init__(self, defaults: Mapping[str, Any]) -> None:
+        super().__init__(defaults)
+        self.asked: set[str] = set()
+        """Attributes whose value was given; all others have the table's default."""
+
+
+def resolve(table: Mapping[str, ConfigDef], given: Mapping[str, object]) -> Resolved:
     """A value for every config of `table`, by its name as a Python attribute: `linger.ms` is `linger_ms`.
 
     `given` may name a config either way, and give its value as text too, as a file would. None is the default. What a
@@ -52,7 +61,7 @@ def resolve(table: Mapping[str, ConfigDef], given: Mapping[str, object]) -> dict
     >>> resolve(PRODUCER, {"linger.ms": "20", "acks": 1})["linger_ms"]
     20
     """
-    resolved: dict[str, Any] = {definition.attribute: definition.default for definition in table.values()}
+    resolved = Resolved({definition.attribute: definition.default for definition in table.values()})
     seen: set[str] = set()
     for name, value in given.items():
         definition = table.get(name.replace("_", "."))
@@ -63,6 +72,7 @@ def resolve(table: Mapping[str, ConfigDef], given: Mapping[str, object]) -> dict
         seen.add(definition.name)
         if value is not None:
             resolved[definition.attribute] = _value(definition, value)
+            resolved.asked.add(definition.attribute)
     return resolved
 
 

@@ -13,7 +13,7 @@ from headwater.config.tables.replication import REPLICATION
 from headwater.config.tables.security import SECURITY
 from headwater.config.tables.topics import TOPICS
 from headwater.config.tables.transactions import TRANSACTIONS
-from headwater.config.tables.vocabulary import STRING
+from headwater.config.tables.vocabulary import PASSWORD, STRING
 
 
 def _by_name(*tables: Iterable[ConfigDef]) -> Mapping[str, ConfigDef]:
@@ -26,18 +26,45 @@ TOPIC: Final = _by_name(TOPICS)
 _LISTENER_PREFIX: Final = "listener.name."
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.")
 
+_ELSEWHERES: Final = (
+    "zookeeper.",
+    "confluent.",
+    "strimzi.",
+    "config.providers.",
+    "client.quota.callback.",
+    "cruise.control.",
+    "kafka.metrics.",
+    "ldap.",
+    "jmx.",
+    "opa.",
+)
+"""What the names of configs begin with that are ZooKeeper's, another vendor's or a plug-in's."""
+
+_REMOVED: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "config.providers",
+        "control.plane.listener.name",
+        "delegation.token.master.key",
+        "inter.broker.protocol.version",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "quota.consumer.default",
+        "quota.producer.default",
+        "reserved.broker.max.id",
+    }
+)
+"""What brokers before Kafka 4 knew, and ones of today do without."""
+
+_REMOVED_PREFIX: Final = "password.encoder."
+
 _GONE: Final = {
-    "zookeeper.connect": "a single broker needs no ZooKeeper; remove the line",
-    "zookeeper.connection.timeout.ms": "a single broker needs no ZooKeeper; remove the line",
-    "zookeeper.session.timeout.ms": "a single broker needs no ZooKeeper; remove the line",
-    "inter.broker.protocol.version": "Kafka 4 removed it; remove the line",
-    "log.message.format.version": "Kafka 4 removed it, as all records are of format 2; remove the line",
     "message.format.version": "Kafka 4 removed it, as all records are of format 2; remove it",
-    "log.message.timestamp.difference.max.ms": "Kafka 4 replaced it by log.message.timestamp.before.max.ms "
-    "and log.message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms": "Kafka 4 replaced it by message.timestamp.before.max.ms "
     "and message.timestamp.after.max.ms",
-    "config.providers": "values are not fetched from elsewhere here; write them into the file",
     "port": "it is part of listeners, as in listeners=PLAINTEXT://:9092",
     "host.name": "it is part of listeners, as in listeners=PLAINTEXT://host:9092",
     "advertised.host.name": "it is part of advertised.listeners",
@@ -51,7 +78,7 @@ def broker_definition(name: str) -> ConfigDef:
     A name may be meant for one listener, as `listener.name.internal.ssl.keystore.location`, or for one of its
     SASL mechanisms, as `listener.name.internal.plain.sasl.jaas.config`.
     """
-    definition = BROKER.get(name) or _prefixed(name)
+    definition = BROKER.get(name) or _prefixed(name) or _foreign(name)
     if definition is None:
         raise unknown(name, BROKER, "broker")
     return definition
@@ -77,6 +104,23 @@ def _prefixed(name: str) -> ConfigDef | None:
         if rest in BROKER:
             return BROKER[rest]._replace(name=name, synonyms=(rest,), default=None)
     return None
+
+
+def _foreign(name: str) -> ConfigDef | None:
+    """A config that files for Kafka hold although no Kafka of today has a use for it: it says nothing, and may stay."""
+    if not (name in _REMOVED or name.startswith((*_ELSEWHERES, _REMOVED_PREFIX)) or _is_of_clients(name)):
+        return None
+    doc = "Not a config of Kafka 4.1's brokers. Accepted for the sake of files that have it; no effect here."
+    # Some of them are secrets, and nobody knows which.
+    return define(name, PASSWORD, None, doc=doc, ignored=True, internal=True)
+
+
+def _is_of_clients(name: str) -> bool:
+    """Whether only clients have it: some files set it for brokers too, and Kafka's brokers pass over it."""
+    # Only what no table of brokers has pays for this import.
+    from headwater.config.client import ADMIN, CONSUMER, PRODUCER
+
+    return name not in TOPIC and any(name in table for table in (PRODUCER, CONSUMER, ADMIN))
 
 
 def nearest(name: str, table: Mapping[str, ConfigDef] = BROKER) -> tuple[str, ...]:
@@ -113,5 +157,5 @@ def unknown(name: str, table: Mapping[str, ConfigDef], kind: str) -> UnknownConf
     elif close:
         hint = f". Did you mean {' or '.join(close)}?"
     else:
-        hint = " and none looks like it. Names are those of Apache Kafka 4.1."
+        hint = " and none looks like it. Names are those of Apache Kafka 4.1; remove what is a plug-in's."
     return UnknownConfigError(f"{name} is not a known {kind} config{hint}", name=name, nearest=close)

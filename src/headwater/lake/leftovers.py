@@ -17,13 +17,42 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-_NAMES: Final = re.compile(r"headwater-(?:files-(\d+)-.+|spark-(\d+)\.log)")
+from headwater.private_files import FILE_MODE
+
+_NAMES: Final = re.compile(r"headwater-(?:files-(\d+)-.+|spark-(\d+)(?:-.+)?\.log)")
+_APPENDING: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _KEPT_S: Final = 86_400.0
+
+
+_other_log: dict[int, Path] = {}
+"""By process: the name that its log got because somebody else's file has the usual one."""
 
 
 def spark_log() -> Path:
     """Where this process's Spark writes what nobody asked for."""
-    return Path(tempfile.gettempdir()) / f"headwater-spark-{os.getpid()}.log"
+    return _other_log.get(os.getpid()) or Path(tempfile.gettempdir()) / f"headwater-spark-{os.getpid()}.log"
+
+
+def open_spark_log() -> int:
+    """Opens that file to append to it, and makes it if need be.
+
+    All users may write into the temporary folder, and the name can be foreseen: what stands there already is taken only
+    when it is a plain file of this user under one name, else another name is.
+    """
+    path = spark_log()
+    try:
+        return os.open(path, _APPENDING | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except FileExistsError:
+        with suppress(OSError):
+            descriptor = os.open(path, _APPENDING)
+            about = os.fstat(descriptor)
+            if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_nlink == 1:
+                os.fchmod(descriptor, FILE_MODE)
+                return descriptor
+            os.close(descriptor)
+    descriptor, name = tempfile.mkstemp(prefix=f"headwater-spark-{os.getpid()}-", suffix=".log")
+    _other_log[os.getpid()] = Path(name)
+    return descriptor
 
 
 def new_folder() -> tuple[Path, int]:

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.lake.errors import LakeError
 from headwater.lake.jars import ICEBERG, ICEBERG_AWS, Coordinates, jars
 from headwater.lake.java import java_home, require_java
-from headwater.lake.leftovers import hold, remove_leftovers, spark_log
+from headwater.lake.leftovers import hold, open_spark_log, remove_leftovers, spark_log
 from headwater.lake.running_java import refuse_other_keys, refuse_what_comes_too_late
 
 if TYPE_CHECKING:
@@ -82,15 +81,15 @@ def start_spark(settings: SparkSettings, catalog: SparkCatalog) -> "SparkSession
         refuse_other_keys()
     refuse_what_comes_too_late(needed, master=settings.master, catalog=_CATALOG_URI)
     remove_leftovers()
-    log = spark_log()
-    log_bytes = log.stat().st_size if log.exists() else 0
     builder = SparkSession.builder.master(settings.master).appName("headwater lake")
     for name, value in conf.items():
         builder = builder.config(name, value)
+    log_bytes = 0
     try:
-        with _stderr_into(log), _interrupts_kept():
+        with _stderr_into_log() as log_bytes, _interrupts_kept():
             return builder.getOrCreate()
     except Exception as error:
+        log = spark_log()
         why = why_not_started(error, log.read_bytes()[log_bytes:].decode(errors="replace"))
         raise LakeError(f"Spark did not start on {settings.master}: {why}; its own words are in {log}") from None
 
@@ -161,6 +160,8 @@ def _defaults(settings: SparkSettings, catalog: SparkCatalog) -> dict[str, str]:
     if settings.embedded:
         cores = str(os.cpu_count() or 1)
         conf |= {
+            # What runs here alone writes for this user alone, as the catalog does.
+            "spark.hadoop.fs.permissions.umask-mode": "077",
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.sql.shuffle.partitions": cores,
@@ -205,18 +206,20 @@ def give_interrupts_back() -> None:
 
 
 @contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good.
+def _stderr_into_log() -> Iterator[int]:
+    """How long the log was, while stderr leads into it.
+
+    The JVM inherits the descriptor it is started with: its chatter and its workers' goes into a file for good.
 
     With it they inherit the lock that keeps the file: it lasts as long as any of them lives.
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    target = open_spark_log()
     hold(target)
     try:
         os.dup2(target, 2)
-        yield
+        yield os.fstat(target).st_size
     finally:
         os.dup2(kept, 2)
         os.close(kept)

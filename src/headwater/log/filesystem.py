@@ -10,6 +10,8 @@ import fcntl
 import os
 import shutil
 
+from headwater.private_files import FILE_MODE, make_private_dirs, others_may_look_into
+
 READ_WRITE = os.O_RDWR | os.O_CLOEXEC
 CREATE = READ_WRITE | os.O_CREAT
 TRUNCATE = os.O_TRUNC
@@ -29,8 +31,8 @@ class FileSystem:
     rename = staticmethod(os.replace)
 
     def open(self, path: str, flags: int = CREATE) -> int:
-        """Open a file, by default for reading and writing, creating it when absent."""
-        return os.open(path, flags, 0o644)
+        """Open a file, by default for reading and writing, creating it when absent, for nobody else to read."""
+        return os.open(path, flags, FILE_MODE)
 
     def size(self, descriptor: int) -> int:
         """Bytes in an open file."""
@@ -89,8 +91,12 @@ class FileSystem:
             return [entry.name for entry in entries if entry.is_dir()]
 
     def make_dirs(self, path: str) -> None:
-        """Make a folder and those above it; one that is there already is fine."""
-        os.makedirs(path, exist_ok=True)
+        """Make a folder and those above it, for nobody else to look into; one that is there already is fine."""
+        make_private_dirs(path)
+
+    def others_may_look_into(self, path: str) -> bool:
+        """Whether other users of this machine may look into the folder at `path`."""
+        return others_may_look_into(path)
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone already is fine."""

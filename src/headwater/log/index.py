@@ -1,8 +1,9 @@
 """The two indexes of a segment: offset -> position (`.index`) and timestamp -> offset (`.timeindex`).
 
-Entries live in arrays and are written to their file in bulk, when the log is flushed, rolls or closes: a
-crash in between costs nothing, as the newest segment's indexes are rebuilt from its data. The formats are
-Kafka's, big-endian: 8 bytes an entry (relative offset, position) and 12 bytes (timestamp, relative offset).
+Entries live in arrays and are written to their file in bulk: about once a second for readers of the file, and when the
+segment rolls or closes. A crash in between costs nothing, as the newest segment's indexes are rebuilt from its data.
+The formats are Kafka's, big-endian: 8 bytes an entry (relative offset, position) and 12 bytes (timestamp, relative
+offset).
 
 Only one thread adds or cuts entries. `write_pending` may run in another thread meanwhile; the caller sees to
 it that two of them, or one and a cut, do not meet.

@@ -52,6 +52,16 @@ class LeaderEpochs:
             self._epochs, self._starts, self.latest = before
             raise
 
+    def begin(self, epoch: int, end_offset: int) -> None:
+        """A leader takes over a log that knows no epoch yet: Apache notes it before there is a record."""
+        if self.latest == UNDEFINED_EPOCH:
+            try:
+                self.assign(epoch, end_offset)
+            except OSError as error:
+                # The first batch brings it to a disk that is full now.
+                if error.errno not in NO_ROOM:
+                    raise
+
     def _insert(self, epoch: int, start_offset: int) -> None:
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
             self._epochs.pop()

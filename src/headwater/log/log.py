@@ -26,10 +26,11 @@ from headwater.log.producer_snapshots import ProducerSnapshots
 from headwater.log.producer_state import Markers, ProducerStates, RememberedBatch, read_markers
 from headwater.log.recovery import HOLES_ANYWHERE, LoadedLog, load_log
 from headwater.log.rolling import Rolling, new_jitter_ms
-from headwater.log.segment import LARGEST_RELATIVE_OFFSET, Segment, TimestampOffset
+from headwater.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headwater.log.segment_row import SegmentRow
 from headwater.log.segment_swap import CleaningAbortedError, SegmentSwap
 from headwater.log.syncing import Syncing
+from headwater.log.timestamp_lookup import TimestampOffset
 from headwater.log.txn_index import AbortedTxn
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import BatchHeader, patch_append_time, patch_offsets
@@ -578,7 +579,7 @@ class Log:
         self._syncing.failure = self._syncing.failure or failure
         self._closed = True
         for segment in self._row.segments:
-            segment.abandon()
+            segment.let_go()
 
     def delete(self) -> str:
         """Rename the folder so that it is no partition any more; the new path, for `FileSystem.remove_tree`.

@@ -304,14 +304,31 @@ class LogDirs:
                 self._dir_of.pop(partition, None)
         log_dir.partitions = 0
 
-    def delete(self, partition: TopicPartition, *, remove_from_ms: int = 0) -> None:
+    def open_to_others(self) -> list[str]:
+        """The dirs of which other users may look into the dir and a partition in it. What is made here is not so."""
+        look = self.fs.others_may_look_into
+        open_dirs = [log_dir for log_dir in self.working if look(log_dir.path)]
+        return [
+            log_dir.path
+            for log_dir in open_dirs
+            if any(self._dir_of[name] is log_dir and look(log.path) for name, log in self.logs.items())
+        ]
+
+    def sync_names(self) -> None:
+        """Return when no loss of power brings back a folder that was renamed. OSError when a dir cannot say so."""
+        for log_dir in self.dirs:
+            if log_dir.failed is not None:
+                raise OSError(errno.EIO, f"the log dir {log_dir.path} is offline")
+            self.fs.sync_dir(log_dir.path)
+
+    def delete(self, partition: TopicPartition, *, remove_from_ms: int = 0) -> bool:
         """Take a partition away at once; its files go with a `purge_deleted` that is not before `remove_from_ms`.
 
-        What lies in a dir that has failed, or fails now, is left to the next start.
+        What lies in a dir that has failed, or fails now, is left to the next start; false then, or if that may be.
         """
         log = self.logs.pop(partition, None)
         if log is None:
-            return
+            return len(self.working) == len(self.dirs)
         log_dir = self._dir_of.pop(partition)
         log_dir.partitions -= 1
         try:
@@ -321,6 +338,8 @@ class LogDirs:
         except OSError as error:
             _log.error("%s is left to the next start, as it could not be deleted: %s", log.path, error)
             self.notice_in(log_dir, error)
+            return False
+        return True
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove the folders of deleted partitions whose time has come, those left from earlier runs too; how many."""
@@ -337,6 +356,30 @@ class LogDirs:
                         continue
             del self._doomed[path]
         return len(due)
+
+    def publish_indexes(self) -> None:
+        """Let other programs find what was appended since the last call in the index files; costs what was dirty only.
+
+        Runs in a thread. A full disk is left to the appends, which say so; what is not written comes with the next.
+        """
+        unpublished = self.files.unpublished
+        for _ in range(len(unpublished)):
+            try:
+                segment = unpublished.pop()
+            except KeyError:
+                return
+            try:
+                segment.publish_indexes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._notice_at(segment.stem, error)
+
+    def _notice_at(self, path: str, error: OSError) -> None:
+        folder = posixpath.dirname(path)
+        for log_dir in self.dirs:
+            if log_dir.path == posixpath.dirname(folder):
+                self.notice_in(log_dir, error, folder)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write recovery points and log start offsets of every dir, and the high watermarks when given.

@@ -60,6 +60,15 @@ class FileHolder(Protocol):
         """Let go of the open file and of what was read along with it; both come back when needed."""
 
 
+class Publishes(Protocol):
+    """Whoever has index entries in memory that other programs should find in files soon."""
+
+    stem: str
+
+    def publish_indexes(self) -> None:
+        """Writes them; may run in a thread."""
+
+
 class OpenFiles:
     """Bounds the files kept open: those not used lately are let go first (a clock with one hand).
 
@@ -70,6 +79,8 @@ class OpenFiles:
     def __init__(self, fs: FileSystem, limit: int = 4096) -> None:
         self.fs = fs
         self.limit = limit
+        self.unpublished: set[Publishes] = set()
+        """Segments with index entries that no reader of their files can see yet; filled while they are appended to."""
         self._holders: OrderedDict[FileHolder, None] = OrderedDict()
         self._lock = threading.Lock()
 

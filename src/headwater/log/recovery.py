@@ -333,7 +333,9 @@ class _Loader:
             self._producers_end = end_offset
         self.log_end_offset = end_offset
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
-        self.leader_epochs.truncate_from_end(end_offset)
+        # An epoch in which nothing was written is forgotten; but that of a log without records is all that it has.
+        is_empty = end_offset == self.log_start_offset
+        self.leader_epochs.truncate_from_end(end_offset + 1 if is_empty else end_offset)
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         if self._producers_end is None:

@@ -9,6 +9,7 @@ by the cleaner, and after it was dropped, its files have a `suffix` behind their
 
 import logging
 import struct
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,7 +30,6 @@ from headwater.protocol.records import (
     LOG_OVERHEAD,
     BatchHeader,
     CorruptBatchError,
-    decode_records,
     scan_headers,
 )
 
@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 _SCAN_BYTES = 8192
-_SHORT_BYTES = 1 << 16
 _BULK_BYTES = 1 << 20
 _KNOWN_POSITIONS = 32
 _UNKNOWN = -2
@@ -64,19 +63,13 @@ class CorruptSegmentError(Exception):
         self.position = position
 
 
-class TimestampOffset(NamedTuple):
-    """A record found by time; `leader_epoch` is -1 when the batch has none."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
-
-
 class Segment:
     """A row of batches from `base_offset` on."""
 
     __slots__ = (
         "_files",
+        "_index_lock",
+        "_is_let_go",
         "_known_positions",
         "_max_timestamp_ms",
         "_max_timestamp_offset",
@@ -133,6 +126,8 @@ class Segment:
         self._roll_timestamp_ms = _UNKNOWN
         self._needs_trim = False
         self._known_positions: dict[int, int] = {}
+        self._index_lock = threading.Lock()
+        self._is_let_go = False
 
     @classmethod
     def create(
@@ -273,6 +268,7 @@ class Segment:
             index.append(last_offset - self.base_offset, position)
         self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
         self.bytes_since_entry = 0
+        self._files.unpublished.add(self)
 
     def _write_rest(self, file: OpenFile, content: memoryview, written: int) -> None:
         try:
@@ -420,37 +416,6 @@ class Segment:
             self.open_file().cut_to(size)
             self.open_file().sync()
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-        """The first record from `start_offset` on whose timestamp is not smaller."""
-        relative_offset = self.time_index.lookup(timestamp_ms)
-        relative_offset = max(relative_offset, start_offset - self.base_offset)
-        # The indexes lead close to it: reading far beyond would be most of the work.
-        for batch in self.batches(self.offset_index.lookup(relative_offset), _SHORT_BYTES):
-            header = batch.header
-            if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start_offset:
-                for record in decode_records(batch.buffer, header):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                        return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
-        return None
-
-    def find_max_timestamp(self, start_offset: int) -> TimestampOffset | None:
-        """The first record from `start_offset` on that has the largest timestamp from there on."""
-        largest_ms = self.max_timestamp_ms
-        if start_offset > self.base_offset:
-            largest_ms = self._largest_timestamp_from(start_offset)
-        return self.find_timestamp(largest_ms, start_offset) if largest_ms >= 0 else None
-
-    def _largest_timestamp_from(self, start_offset: int) -> int:
-        largest_ms = NO_TIMESTAMP
-        for batch in self.batches(self.position_of(start_offset)):
-            header = batch.header
-            if header.max_timestamp_ms > largest_ms and header.base_offset >= start_offset:
-                largest_ms = header.max_timestamp_ms
-            elif header.max_timestamp_ms > largest_ms:
-                kept = [r.timestamp_ms for r in decode_records(batch.buffer, header) if r.offset >= start_offset]
-                largest_ms = max(largest_ms, max(kept, default=largest_ms))
-        return largest_ms
-
     def offset_beyond(self, position: int) -> int | None:
         """An offset certainly not in the bytes before `position`; None when only the segment's end is."""
         relative_offset = self.offset_index.first_offset_beyond(position)
@@ -464,8 +429,10 @@ class Segment:
         self.sealed = False
         self.size = position
         self._known_positions = {}
-        offset_index.truncate_to(offset - self.base_offset)
-        time_index.truncate_to(offset - self.base_offset)
+        with self._index_lock:
+            offset_index.truncate_to(offset - self.base_offset)
+            time_index.truncate_to(offset - self.base_offset)
+        self._files.unpublished.add(self)
         self.txn_index.truncate_to(offset)
         self.open_file().cut_to(position)
         self.bytes_since_entry = 0
@@ -489,12 +456,26 @@ class Segment:
             self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
 
     def write_indexes(self, *, sync: bool = False) -> None:
-        """Bring the index files up to date; may run in a thread, one at a time."""
+        """Bring the index files up to date; may run in a thread."""
+        with self._index_lock:
+            self._write_entries(sync=sync)
+        self.txn_index.write_pending(sync=sync)
+
+    def _write_entries(self, *, sync: bool) -> None:
         if self._offset_index is not None:
             self._offset_index.write_pending(sync=sync)
         if self._time_index is not None:
             self._time_index.write_pending(sync=sync)
-        self.txn_index.write_pending(sync=sync)
+
+    def publish_indexes(self) -> None:
+        """Let readers of the index files see what is known by now, while the segment still grows; runs in a thread.
+
+        Nothing relies on it: a crash has the indexes of a live segment rebuilt, and a roll or a stop completes them.
+        """
+        with self._index_lock:
+            # A sealed one has written all of it already.
+            if not (self.sealed or self.suffix or self._is_let_go):
+                self._write_entries(sync=False)
 
     def seal(self) -> None:
         """No more appends: complete the index files, which need no memory of this process from here on."""
@@ -524,15 +505,21 @@ class Segment:
             self.finish_time_index()
         self.trim()
         self.write_indexes()
-        self._files.forget(self)
+        self.let_go()
 
     def abandon(self) -> None:
-        """Let go of the files as they are."""
+        """Let go of the open file; it opens again at the next use."""
+        self._files.forget(self)
+
+    def let_go(self) -> None:
+        """Leave the files as they are, for good: another log may have their names soon."""
+        with self._index_lock:
+            self._is_let_go = True
         self._files.forget(self)
 
     def remove_files(self) -> None:
         """Unlink the files; the data file goes last, so that no index is left without it."""
-        self._files.forget(self)
+        self.let_go()
         for kind in reversed(SUFFIXES):
             self.fs.remove(self._path(kind))
 
@@ -543,16 +530,17 @@ class Segment:
 
     def move_to(self, folder: str) -> None:
         """Its files lie in another folder from now on, without a suffix; index entries in memory reach theirs later."""
-        self.suffix = ""
-        self._files.relocate(self, f"{folder}/{self.base_offset:020d}")
-        offset_path, time_path, txn_path = self.index_paths
-        self.txn_index.move_to(txn_path)
-        if self.sealed:
-            self._offset_index = self._time_index = None
-        if self._offset_index is not None:
-            self._offset_index.move_to(offset_path)
-        if self._time_index is not None:
-            self._time_index.move_to(time_path)
+        with self._index_lock:
+            self.suffix = ""
+            self._files.relocate(self, f"{folder}/{self.base_offset:020d}")
+            offset_path, time_path, txn_path = self.index_paths
+            self.txn_index.move_to(txn_path)
+            if self.sealed:
+                self._offset_index = self._time_index = None
+            if self._offset_index is not None:
+                self._offset_index.move_to(offset_path)
+            if self._time_index is not None:
+                self._time_index.move_to(time_path)
 
     def rename_files(self, suffix: str, renamed: list[str] | None = None) -> list[str]:
         """Give the files another suffix, or none; the paths they have then. Whoever has the data file open keeps it.
@@ -560,13 +548,14 @@ class Segment:
         In `renamed` they are also after an error that left others as they were.
         """
         renamed = [] if renamed is None else renamed
-        for kind in SUFFIXES:
-            try:
-                self.fs.rename(self._path(kind), self.stem + kind + suffix)
-            except FileNotFoundError:
-                continue
-            renamed.append(self.stem + kind + suffix)
-        self.suffix = suffix
+        with self._index_lock:
+            for kind in SUFFIXES:
+                try:
+                    self.fs.rename(self._path(kind), self.stem + kind + suffix)
+                except FileNotFoundError:
+                    continue
+                renamed.append(self.stem + kind + suffix)
+            self.suffix = suffix
         self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
         self._files.forget(self)
         self.release_file()

@@ -8,7 +8,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from headwater.log.log_types import EMPTY_SLICE, LogSlice
-from headwater.log.segment import Segment, TimestampOffset
+from headwater.log.segment import Segment
+from headwater.log.timestamp_lookup import TimestampOffset, find_max_timestamp, find_timestamp
 from headwater.log.txn_index import AbortedTxn
 
 
@@ -130,7 +131,7 @@ class SegmentRow:
         segments = self.segments
         for slot in range(self._first_slot_reaching(segments, timestamp_ms), len(segments)):
             if segments[slot].max_timestamp_ms >= timestamp_ms:
-                found = segments[slot].find_timestamp(timestamp_ms, start_offset)
+                found = find_timestamp(segments[slot], timestamp_ms, start_offset)
                 if found is not None:
                     return found
         return None
@@ -162,8 +163,8 @@ class SegmentRow:
     def find_max_timestamp(self, start_offset: int) -> TimestampOffset | None:
         """The first record from `start_offset` on that has the largest timestamp."""
         first, *others = self.segments
-        best = first.find_max_timestamp(start_offset)
+        best = find_max_timestamp(first, start_offset)
         latest = max(others, key=lambda segment: segment.max_timestamp_ms, default=None)
         if latest is not None and latest.max_timestamp_ms > (best.timestamp_ms if best else -1):
-            best = latest.find_max_timestamp(latest.base_offset)
+            best = find_max_timestamp(latest, latest.base_offset)
         return best

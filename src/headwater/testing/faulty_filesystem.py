@@ -52,6 +52,7 @@ from random import Random
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from headwater.log.filesystem import CREATE, READ_ONLY, FileSystem
+from headwater.private_files import FOLDER_MODE
 from headwater.testing.page_cache import CachedFile, CachedFolder, PageCache
 
 Call: TypeAlias = Literal["open", "pread", "pwrite", "truncate", "rename", "remove", "make_dirs", "sync", "sync_dir"]
@@ -358,7 +359,7 @@ class FaultyFileSystem(FileSystem):
                 below = f"{below}/{name}" if below else name
                 if below and self._cache.find(below) is None:
                     self._before("make_dirs", path)
-                    os.mkdir(f"{self.folder}/{below}")
+                    os.mkdir(f"{self.folder}/{below}", FOLDER_MODE)
                     self._cache.put(below, CachedFolder())
 
     def sync(self, descriptor: int) -> None:

@@ -1,13 +1,9 @@
-"""What a terminal would obey is escaped there, and only there."""
+"""What a terminal would obey in records is escaped there, and only there."""
 
 import json
-import sys
 
-import pytest
-
-from headwater.cli.output import complain, print_fields, print_json, print_table
 from headwater.cli.record_format import Columns, as_it_is, columns, format_string, json_line_for_terminals
-from headwater.cli.terminal import escaped, escaped_bytes, say
+from headwater.cli.terminal import escaped_bytes
 from headwater.client.consumer.records import Record
 
 HOSTILE = "a\x1b[2J\x07\x7f\x9b31m\u202eb\r\tc\nd é 한"
@@ -15,27 +11,8 @@ SHOWN = "a\\x1b[2J\\x07\\x7f\\x9b31m\\u202eb\\r\tc\nd é 한"
 
 
 def test_line_ends_tabs_and_letters_of_all_languages_pass() -> None:
-    assert escaped(HOSTILE) == SHOWN
     assert escaped_bytes(HOSTILE.encode() + b"\xff\x00") == SHOWN.encode() + rb"\xff\x00"
     assert escaped_bytes(b"plain\n") == b"plain\n"
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_all_that_commands_print_is_escaped_on_a_terminal(
-    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
-    name = "group\x1b[31m\x9b"
-    say(name)
-    print_fields({"GROUP": name})
-    print_table(("GROUP",), [(name,)])
-    print_json([name])
-    complain(name)
-    seen = "".join(capsys.readouterr())
-    assert ("\x1b[31m" in seen) is not is_terminal
-    assert ("\x9b" in seen) is not is_terminal
-    assert (seen.count(r"group\x1b[31m\x9b") == 4) is is_terminal
 
 
 def test_parts_of_records_are_escaped_and_what_the_user_puts_between_is_not() -> None:

@@ -1,8 +1,9 @@
 """The single broker's metadata: what was changed is there again, whatever ended the process."""
 
 import errno
-import os
+import threading
 from pathlib import Path
+from typing import Literal
 from uuid import UUID, uuid4
 
 import pytest
@@ -24,6 +25,9 @@ from headwater.cluster.changes import (
 )
 from headwater.cluster.embedded import FILE_NAME, DamagedJournalError, EmbeddedStore
 from headwater.cluster.image import ClusterImage, topic_name_problem
+from headwater.log.filesystem import FileSystem
+from headwater.testing import FaultyFileSystem
+from headwater.testing.faulty_filesystem import Call, MachineStoppedError
 
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
 CONFIGS = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy"]), st.text(max_size=5), max_size=2)
@@ -40,7 +44,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
 
 
 def reopened(folder: Path) -> ClusterImage:
-    store = EmbeddedStore([folder])
+    store = EmbeddedStore([folder], FileSystem())
     image = store.open()
     store.close()
     return image
@@ -65,7 +69,7 @@ def test_a_change_survives_its_line_and_an_image_its_changes(changes: list[Chang
 
 
 def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
-    store = EmbeddedStore([tmp_path])
+    store = EmbeddedStore([tmp_path], FileSystem())
     store.open()
     topic_id = uuid4()
     store.append(TopicCreated(name="orders", topic_id=topic_id, partitions=3, configs={"retention.ms": "5"}))
@@ -79,7 +83,7 @@ def test_what_was_appended_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 def test_a_change_is_on_the_device_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = EmbeddedStore([tmp_path])
+    store = EmbeddedStore([tmp_path], FileSystem())
     store.open()
     seen = []
 
@@ -88,7 +92,7 @@ def test_a_change_is_on_the_device_before_it_counts(tmp_path: Path, monkeypatch:
             raise OSError(errno.EIO, "Input/output error")
         seen.append(("kept" in (tmp_path / FILE_NAME).read_text(), "kept" in store.image.topics))
 
-    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(store._fs, "sync", sync)
     store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
     assert seen == [(True, False)]
     with pytest.raises(OSError, match="Input/output"):
@@ -98,27 +102,23 @@ def test_a_change_is_on_the_device_before_it_counts(tmp_path: Path, monkeypatch:
     assert set(reopened(tmp_path).topics) == {"kept"}
 
 
-@pytest.mark.parametrize(("call", "number"), [("write", errno.ENOSPC), ("fsync", errno.EIO)])
+@pytest.mark.parametrize(("call", "number"), [("pwrite", errno.ENOSPC), ("sync", errno.EIO)])
 def test_a_full_disk_is_told_from_a_change_that_may_be_half_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+    tmp_path: Path, call: Literal["pwrite", "sync"], number: int
 ) -> None:
-    store = EmbeddedStore([tmp_path])
+    fs = FaultyFileSystem(str(tmp_path))
+    store = EmbeddedStore([tmp_path], fs)
     store.open()
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, refuse)
-        with pytest.raises(OSError, match="No space left") as caught:
-            store.append(TopicCreated(name="refused", topic_id=UUID(int=2), partitions=1))
+    fs.fail(call, errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left") as caught:
+        store.append(TopicCreated(name="refused", topic_id=UUID(int=2), partitions=1))
     assert caught.value.errno == number
     store.close()
     assert not reopened(tmp_path).topics
 
 
 def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
-    store = EmbeddedStore([tmp_path])
+    store = EmbeddedStore([tmp_path], FileSystem())
     store.open()
     store.append(TopicCreated(name="whole", topic_id=UUID(int=1), partitions=1))
     store.append(TopicCreated(name="torn", topic_id=UUID(int=2), partitions=1))
@@ -139,7 +139,7 @@ def test_damage_before_the_last_line_stops_the_start_with_its_place(tmp_path: Pa
 
 
 def test_a_long_journal_is_rewritten_short_with_the_same_meaning(tmp_path: Path) -> None:
-    store = EmbeddedStore([tmp_path])
+    store = EmbeddedStore([tmp_path], FileSystem())
     store.open()
     store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
     store.append(*(ProducerIdsReserved(next_producer_id=number) for number in range(1200)))
@@ -174,13 +174,99 @@ def test_the_journal_is_found_in_whichever_folder_has_it(tmp_path: Path) -> None
     first, second = tmp_path / "a", tmp_path / "b"
     for folder in (first, second):
         folder.mkdir()
-    store = EmbeddedStore([second, first])
+    store = EmbeddedStore([second, first], FileSystem())
     store.open()
     store.append(ProducerIdsReserved(next_producer_id=7))
     store.close()
-    again = EmbeddedStore([first, second])
+    again = EmbeddedStore([first, second], FileSystem())
     assert again.open().next_producer_id == 7
     again.close()
     (first / FILE_NAME).touch()
     with pytest.raises(DamagedJournalError, match="two metadata journals"):
-        EmbeddedStore([first, second])
+        EmbeddedStore([first, second], FileSystem())
+
+
+def long_store(fs: FaultyFileSystem) -> EmbeddedStore:
+    """A journal of many lines that mean little, with a deletion of which something may be left and one all gone."""
+    store = EmbeddedStore([Path(fs.folder)], fs)
+    store.open()
+    store.append(TopicCreated(name="kept", topic_id=UUID(int=1), partitions=1))
+    store.append(*(ProducerIdsReserved(next_producer_id=number) for number in range(1200)))
+    store.append(*(TopicDeleted(name="kept", topic_id=UUID(int=number)) for number in (8, 9)))
+    store.append(TopicCreated(name="kept", topic_id=UUID(int=2), partitions=3))
+    store.forget_deleted([UUID(int=8)])
+    return store
+
+
+@pytest.mark.parametrize("ends", ["kill", "lose_power"])
+def test_a_rewrite_that_ends_at_any_step_loses_nothing(ends: str) -> None:
+    steps, whole = 0, False
+    while not whole:
+        for seed in range(3):
+            fs = FaultyFileSystem(seed=seed)
+            store = long_store(fs)
+            fs.stop_after(steps)
+            known = ProducerIdsReserved(next_producer_id=0)
+            try:
+                store.rewrite_if_long()
+                for number in (2000, 2001):
+                    store.append(ProducerIdsReserved(next_producer_id=number))
+                    known = ProducerIdsReserved(next_producer_id=number)
+                whole = True
+            except MachineStoppedError:
+                pass
+            fs = getattr(fs, ends)()
+            again = EmbeddedStore([Path(fs.folder)], fs)
+            image = again.open()
+            assert image.topics == {"kept": TopicCreated(name="kept", topic_id=UUID(int=2), partitions=3)}
+            assert UUID(int=9) in image.deleted_ids
+            assert image.next_producer_id >= max(1199, known.next_producer_id)
+            again.append(ProducerIdsReserved(next_producer_id=3000))
+            again.close()
+            assert sorted(path.name for path in Path(fs.folder).iterdir()) == [FILE_NAME]
+            fs = fs.lose_power()
+            assert EmbeddedStore([Path(fs.folder)], fs).open().next_producer_id == 3000
+        steps += 1
+    assert steps > 5
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite", "sync", "rename", "sync_dir"])
+def test_a_rewrite_that_fails_leaves_a_journal_that_is_whole_or_says_that_it_is_lost(call: Call) -> None:
+    fs = FaultyFileSystem()
+    store = long_store(fs)
+    fs.fail(call, errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        store.rewrite_if_long()
+    assert store.is_closed == (call == "sync_dir")
+    if store.is_closed:
+        with pytest.raises(OSError, match="is closed"):
+            store.append(ProducerIdsReserved(next_producer_id=7000))
+    else:
+        store.append(ProducerIdsReserved(next_producer_id=5000))
+        assert not store.is_long, "it is not tried again at every look"
+    store.close()
+    fs = fs.lose_power()
+    image = EmbeddedStore([Path(fs.folder)], fs).open()
+    assert image.next_producer_id == (1199 if call == "sync_dir" else 5000)
+    assert set(image.topics) == {"kept"}
+
+
+def test_changes_that_come_in_while_it_is_rewritten_are_kept(tmp_path: Path) -> None:
+    store = EmbeddedStore([tmp_path], FileSystem())
+    store.open()
+    over = threading.Event()
+
+    def rewrite() -> None:
+        while not over.is_set():
+            store.rewrite_if_long()
+
+    thread = threading.Thread(target=rewrite)
+    thread.start()
+    for number in range(1, 120):
+        store.append(*(ProducerIdsReserved(next_producer_id=100 * number + each) for each in range(100)))
+    over.set()
+    thread.join()
+    store.rewrite_if_long()
+    store.close()
+    assert len((tmp_path / FILE_NAME).read_bytes().splitlines()) < 2000
+    assert reopened(tmp_path).next_producer_id == 100 * 119 + 99

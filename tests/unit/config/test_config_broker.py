@@ -84,9 +84,12 @@ def test_a_name_like_no_other_is_refused_too() -> None:
         BrokerConfig.from_values({"xyzzy": 1})
 
 
-def test_names_that_kafka_dropped_say_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="Kafka 4 removed it; remove the line"):
-        BrokerConfig.from_values({"inter.broker.protocol.version": "3.9"})
+def test_names_that_kafka_dropped_are_passed_over_or_say_what_to_do() -> None:
+    assert BrokerConfig.from_values({"inter.broker.protocol.version": "3.9"}).ignored() == (
+        "inter.broker.protocol.version",
+    )
+    with pytest.raises(ConfigError, match="it is part of listeners, as in listeners=PLAINTEXT"):
+        BrokerConfig.from_values({"port": "9092"})
 
 
 def test_names_for_one_listener_are_the_names_behind_them() -> None:

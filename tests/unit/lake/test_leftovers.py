@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.lake import leftovers
-from headwater.lake.leftovers import new_folder, remove_folder, remove_leftovers, spark_log
+from headwater.lake.leftovers import new_folder, open_spark_log, remove_folder, remove_leftovers, spark_log
 
 TWO_DAYS_S = 2 * 86_400.0
 JOB = """
@@ -126,3 +126,43 @@ def test_a_folder_goes_with_its_owner(folder: Path) -> None:
     assert made.parent == folder == spark_log().parent
     remove_folder(made, descriptor)
     assert names(folder) == []
+
+
+def test_the_log_of_spark_is_not_written_through_what_somebody_else_put_there(folder: Path) -> None:
+    victim = folder / "victim"
+    for put in (Path.symlink_to, Path.hardlink_to):
+        victim.write_text("mine")
+        leftovers._other_log.clear()
+        planted = folder / f"headwater-spark-{os.getpid()}.log"
+        put(planted, victim)
+        descriptor = open_spark_log()
+        os.write(descriptor, b"chatter")
+        os.close(descriptor)
+        assert victim.read_text() == "mine"
+        assert spark_log() != planted
+        assert spark_log().read_text() == "chatter"
+        assert spark_log().stat().st_mode & 0o777 == 0o600
+        assert spark_log().match("headwater-spark-*.log")
+        planted.unlink()
+        spark_log().unlink()
+    os.mkfifo(folder / f"headwater-spark-{os.getpid()}.log")
+    leftovers._other_log.clear()
+    os.close(open_spark_log())
+    assert spark_log().is_file()
+    leftovers._other_log.clear()
+
+
+def test_the_log_of_spark_goes_on_in_its_own_file(folder: Path) -> None:
+    for chatter in (b"one", b"two"):
+        descriptor = open_spark_log()
+        os.write(descriptor, chatter)
+        os.close(descriptor)
+    assert spark_log() == folder / f"headwater-spark-{os.getpid()}.log"
+    assert spark_log().read_bytes() == b"onetwo"
+    assert spark_log().stat().st_mode & 0o777 == 0o600
+    # The name that it gets where another file has the usual one is swept as well.
+    other = folder / "headwater-spark-99999999-abc.log"
+    other.touch()
+    age(folder)
+    remove_leftovers()
+    assert not other.exists()

@@ -56,6 +56,6 @@ async def _assign(broker: "Broker", partition: TopicPartition, path: str) -> Err
         await broker.moves.assign(partition, path)
     except ApiError as error:
         # The answer has no room for words.
-        logger.warning("%s is not moved: %s", partition, error.message)
+        logger.warning("%r is not moved: %s", str(partition), error.message)
         return error.code
     return ErrorCode.none

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _LONGEST_SLEEP_S: Final = 3600.0
 _FLUSH_CHECK_MS: Final = 1000
 _PURGE_CHECK_MS: Final = 1000
+_INDEX_PUBLISH_MS: Final = 1000
+_JOURNAL_CHECK_MS: Final = 1000
 _NEVER_MS: Final = 2**63 - 1
 
 Job = Callable[[], Awaitable[None]]
@@ -44,6 +46,8 @@ class BackgroundJobs:
         self._every(min(config.log_flush_scheduler_interval_ms, _FLUSH_CHECK_MS), self._flush_overdue)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(_PURGE_CHECK_MS, self._purge)
+        self._every(_INDEX_PUBLISH_MS, self._publish_indexes)
+        self._every(_JOURNAL_CHECK_MS, self._compact_journal)
         self._every(config.log_retention_check_interval_ms, self._enforce_retention)
         self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
         self._every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_timed_out)
@@ -144,6 +148,15 @@ class BackgroundJobs:
 
     async def _enforce_retention(self) -> None:
         await enforce_retention(self._broker)
+
+    async def _publish_indexes(self) -> None:
+        if self._broker.log_dirs.files.unpublished:
+            await asyncio.to_thread(self._broker.log_dirs.publish_indexes)
+
+    async def _compact_journal(self) -> None:
+        journal = self._broker.failures.journal
+        if journal.is_long:
+            await asyncio.to_thread(journal.compact, self._broker.log_dirs)
 
     async def _purge(self) -> None:
         await asyncio.to_thread(self._broker.log_dirs.purge_deleted, int(time.time() * 1000))

@@ -53,7 +53,7 @@ class MarkerWriter:
                 if error.code is ErrorCode.kafka_storage_error:
                     failed.add(partition)
                 elif error.code is not ErrorCode.unknown_topic_or_partition:
-                    logger.warning("the end of transaction %s in %s: %s", markers.transactional_id, partition, error)
+                    logger.warning("the end of transaction %r in %s: %s", markers.transactional_id, partition, error)
         rest = dataclasses.replace(markers, partitions=frozenset(failed))
         if unflushed:
             self._broker.in_background(self._flush(unflushed, rest))
@@ -69,7 +69,7 @@ class MarkerWriter:
                 await self._broker.failures.flush(partition)
         except ApiError as error:
             # Its partition is offline: only the next start can tell which markers are there.
-            logger.error("transaction %s is left to the next start: %s", rest.transactional_id, error)
+            logger.error("transaction %r is left to the next start: %s", rest.transactional_id, error)
             return
         self._again(rest)
 
@@ -87,7 +87,7 @@ class MarkerWriter:
         try:
             self.write(markers)
         except ApiError as error:
-            logger.info("transaction %s is left to its next coordinator: %s", markers.transactional_id, error)
+            logger.info("transaction %r is left to its next coordinator: %s", markers.transactional_id, error)
 
     def write_one(
         self, target: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool

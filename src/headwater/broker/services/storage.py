@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
+from headwater.broker.services.journal import Journal
 from headwater.cluster.changes import LeaderEpochRaised, LogDirsUsed, TopicCreated
 from headwater.cluster.embedded import DamagedJournalError, EmbeddedStore
 from headwater.config import BrokerConfig, ConfigError, TopicConfig
@@ -28,6 +29,10 @@ def effective_config(static_config: BrokerConfig, dynamic: Mapping[str, Mapping[
     return static_config.with_dynamic(cluster=dynamic.get("", {}), broker=own)
 
 
+def _journal_lost(error: OSError) -> None:
+    raise error
+
+
 class Storage:
     """The opened data of a broker: `log_dirs` and the metadata `store`, and the config with its dynamic settings."""
 
@@ -39,7 +44,7 @@ class Storage:
         try:
             self.log_dirs = LogDirs.open(fs or FileSystem(), static_config.log_dirs, node_id=static_config.node_id)
             try:
-                self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.working])
+                self.store = EmbeddedStore([Path(log_dir.path) for log_dir in self.log_dirs.working], FileSystem())
                 self._check_journal()
                 try:
                     self._open(static_config)
@@ -78,7 +83,9 @@ class Storage:
         self._raise_leader_epoch()
         if len(self.log_dirs.working) == len(self.log_dirs.dirs):
             # Else what is left of deleted topics in a dir that is offline would be taken in when it comes back.
-            self.store.rewrite_if_long()
+            self.store.out_of_sight.update(image.deleted_ids)
+            if self.store.is_long:
+                Journal(self.store, _journal_lost).compact(self.log_dirs)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         created = self.store.image.topics.get(topic)

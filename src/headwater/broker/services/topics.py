@@ -147,17 +147,19 @@ class Topics:
             self._purgatory.touched(partition)
         self._tell_listeners(topic.name)
         names = [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
-        await run_to_end(lambda: self._delete_logs(names, topic.config.file_delete_delay_ms))
+        if await run_to_end(lambda: self._delete_logs(names, topic.config.file_delete_delay_ms)):
+            self._store.out_of_sight(topic.topic_id)
         logger.info("deleted topic %s", topic.name)
 
     def _tell_listeners(self, deleted: str | None) -> None:
         for listener in self.listeners:
             listener(deleted)
 
-    def _delete_logs(self, names: list[TopicPartition], delay_ms: int) -> None:
+    def _delete_logs(self, names: list[TopicPartition], delay_ms: int) -> bool:
+        """Whether nothing is left under their names."""
         remove_from_ms = int(time.time() * 1000) + delay_ms
-        for name in names:
-            self._log_dirs.delete(name, remove_from_ms=remove_from_ms)
+        out_of_sight = [self._log_dirs.delete(name, remove_from_ms=remove_from_ms) for name in names]
+        return all(out_of_sight)
 
     def reconfigure_all(self) -> None:
         """The broker's own settings changed: topics that inherit from them follow."""
@@ -169,13 +171,19 @@ class Topics:
         return Topic(created.name, created.topic_id, overrides, TopicConfig.from_values(overrides, self._config()))
 
     def _log(self, topic: Topic, index: int) -> Log:
-        return self._log_dirs.create(
+        log = self._log_dirs.create(
             TopicPartition(topic.name, index),
             config=topic.config,
             topic_id=topic.topic_id,
             now_ms=int(time.time() * 1000),
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
         )
+        try:
+            log.leader_epochs.begin(self._store.image.leader_epoch, log.log_end_offset)
+        except OSError as error:
+            self._log_dirs.notice(log, error)
+            raise
+        return log
 
     def _publish(self, topic: Topic, logs: list[Log | None]) -> None:
         for log in logs:

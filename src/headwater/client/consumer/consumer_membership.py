@@ -257,7 +257,7 @@ class ConsumerMembership(GroupMembership):
             self._heartbeats.hurry(now_s())
 
     def _refused(self, code: ErrorCode, message: str | None) -> None:
-        logger.info("group %s answered a heartbeat with %s: %s", self.group_id, code.name, message)
+        logger.info("group %s answered a heartbeat with %s: %r", self.group_id, code.name, message)
         self._link.forget_if_moved(code)
         self._heartbeats.failed(now_s())
         goes_on = self._member.refused(code)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headwater.client.consumer.corrupt_batches import OnCorrupt
 from headwater.client.consumer.resets import Reset, parse_reset
-from headwater.config.client import CONSUMER, resolve
+from headwater.config.client import CONSUMER, Resolved, resolve
 from headwater.config.errors import ConfigError
 
 _MADE_HERE: Final = frozenset({"auto_offset_reset", "interceptor_classes", "read_committed", "connection"})
@@ -53,7 +53,7 @@ class ConsumerSettings:
     key_deserializer: Callable[[bytes], Any] | None
     value_deserializer: Callable[[bytes], Any] | None
     interceptor_classes: tuple[Any, ...]
-    connection: Mapping[str, Any]
+    connection: Resolved
     """The settings about connections, by their names as attributes."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.client.producer.sending import ROUND_ROBIN, STICKY, Partitioner
-from headwater.config.client import PRODUCER, resolve
+from headwater.config.client import PRODUCER, Resolved, resolve
 from headwater.config.errors import ConfigError
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
@@ -48,7 +48,7 @@ class ProducerSettings:
     partitioner_availability_timeout_ms: int
     metadata_max_idle_ms: int
     interceptor_classes: tuple[Any, ...]
-    connection: Mapping[str, Any]
+    connection: Resolved
     """The settings about connections, by their names as attributes."""
 
 

@@ -46,7 +46,7 @@ CLIENT_COMMON: tuple[ConfigDef, ...] = (
         one_of_any_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         doc="How to talk to brokers."),
     define("security", CLASS, None,
-        doc="A Security object (TLS context, SASL function) to use in place of the configs below. Ours."),
+        doc="A Security object: a TLS context in place of the ssl configs below, a SASL function, or both. Ours."),
     define("ssl.truststore.location", STRING, None, importance=HIGH,
         doc="File of certificates (PEM) of the authorities that brokers are trusted by. Unset: the system's."),
     define("ssl.truststore.certificates", PASSWORD, None, importance=HIGH,

@@ -29,6 +29,7 @@ from headwater.lake.sources.listing import FoundFile, Place, list_files, parse_p
 from headwater.lake.sources.path_keys import path_keys
 from headwater.lake.sources.source import Position
 from headwater.lake.values import option_seconds
+from headwater.private_files import opener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -276,7 +277,8 @@ class _Notes:
             weakref.finalize(self, remove_folder, self._folder, descriptor)
         self._kept += 1
         path = self._folder / f"{self._kept}.json"
-        path.write_text(manifest.to_json(), encoding="utf-8")
+        with open(path, "x", encoding="utf-8", opener=opener) as file:
+            file.write(manifest.to_json())
         return path
 
 
