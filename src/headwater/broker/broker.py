@@ -19,6 +19,7 @@ from headwater.broker.services.log_dir_failures import LogDirFailures
 from headwater.broker.services.markers import MarkerWriter
 from headwater.broker.services.producer_ids import ProducerIds
 from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.record_checks import RecordChecks
 from headwater.broker.services.replica_moves import ReplicaMoves
 from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.threads import run_to_end
@@ -70,6 +71,7 @@ class Broker:
         await asyncio.to_thread(self.topics.load)
         self.failures.watch()
         self.dispatcher = Dispatcher(self)
+        self.record_checks = RecordChecks()
         self.jobs = BackgroundJobs(self)
         self.cleaning = LogCleaning(self)
         self.moves = ReplicaMoves(self)
@@ -107,6 +109,7 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.record_checks.stop()
         threads = self.config.num_recovery_threads_per_data_dir
         watermarks = self.topics.high_watermarks()
         await asyncio.to_thread(self.log_dirs.close, watermarks, threads_per_dir=threads)

@@ -112,6 +112,14 @@ class Connection:
             self._send(reply)
         self._resume()
 
+    def give_frame(self) -> bytearray | None:
+        """Leaves the buffer with the frame in hand to a handler that answers later, which returns it to the pool.
+
+        None when it is the server's own, for which frames are too short to be worth it: the handler copies.
+        """
+        buffer, self._buffer, self._view = self._buffer, None, None
+        return buffer
+
     def close(self, reason: str = "") -> None:
         """Ends the connection. What was not sent is dropped; a waiting request is told through `on_close`."""
         if self.closed:
