@@ -217,6 +217,8 @@ def mutated(count: int, *, seed: int) -> Iterator[Crafted]:
         # Mostly the records; the header has few fields and has its own cases.
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             _harm(chance, data, chance.randrange(61, len(data)) if chance.random() < 0.9 else chance.randrange(21, 61))
+        # A transactional batch decides what is said of the whole request.
+        data[22] &= ~0x10
         yield Crafted(f"seed {seed} number {number} ({CODECS[codec]})", with_right_checksum(bytes(data)))
 
 

@@ -196,6 +196,8 @@ class ProducerStates:
         only the epoch and the transaction are looked at.
         """
         entry = self.entries.get(header.producer_id)
+        if entry is None and header.producer_epoch < NO_EPOCH:
+            self._check_epoch(ProducerEntry(header.producer_id), header.producer_epoch, offset)
         if entry is None or (
             # What nearly every batch is: the next one of a producer without a transaction.
             header.base_sequence == entry.last_sequence + 1

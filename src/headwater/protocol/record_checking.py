@@ -100,12 +100,14 @@ def check_records(
     return largest_ms
 
 
-def check_stored_records(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> None:
+def check_stored_records(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> int:
     """The same for a batch of a log, where compaction may have left gaps: CorruptBatchError if it cannot be read."""
     reader: RecordReader = open_batch(octets(buffer), header, limit_bytes)
     with cython.nogil:
         reader.find_problem(False, False, _EARLIEST_MS, _LATEST_MS)
     reader.finish()
+    largest_ms: int = reader.largest_ms
+    return largest_ms
 
 
 @cython.cfunc
