@@ -24,7 +24,7 @@ else:
 _FIRST_FLEXIBLE = cython.declare(cython.int, 9)
 _FIRST_WITH_TOPIC_ID = cython.declare(cython.int, 13)
 # No broker has as many; each of them takes time and memory before it is looked at.
-_MOST_PARTITIONS = cython.declare(cython.longlong, 1 << 16)
+_MOST_PARTITIONS = cython.declare(cython.longlong, 20_000)
 _INT32 = struct.Struct(">i")
 _RESULT_V3 = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")

@@ -43,8 +43,9 @@ Unflushed = tuple[Partition, list[PartitionResult], int]
 
 def handle(broker: "Broker", connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
     """Appends every partition's batch and answers; later when that takes long or an fsync is asked for first."""
+    started_s = time.monotonic()
     production = Production(broker, header, read_request(frame, header.body, header.version), frame)
-    if production.go_on():
+    if production.go_on(started_s):
         if production.acks == 0 and production.failed:
             raise ProtocolViolationError(_REFUSED_UNANSWERED)
         if not production.to_flush:
@@ -101,16 +102,16 @@ class Production:
             for index, start, end in partitions:
                 self._batches.append((topic, answers, index, start, end))
 
-    def go_on(self, outcome: Checked | Exception | None = None) -> bool:
-        """Appends what can be appended now; True when all batches are done, else see `to_check`.
+    def go_on(self, started_s: float, outcome: Checked | Exception | None = None) -> bool:
+        """Appends what can be appended in a turn of the loop; True when all batches are done, else see `to_check`.
 
         `outcome` is what the check that was left for a thread came to.
         """
         batches = self._batches
-        started_s = time.monotonic() if len(batches) > 1 else 0.0
+        one = len(batches) == 1
         self.to_check = None
         while self._at < len(batches):
-            if started_s and time.monotonic() - started_s > _LONGEST_TURN_S:
+            if not one and time.monotonic() - started_s > _LONGEST_TURN_S:
                 return False
             topic, answers, index, start, end = batches[self._at]
             try:
@@ -130,7 +131,7 @@ class Production:
     async def finish(self) -> None:
         """Goes on until all batches are done and those that must be are on the device."""
         outcome: Checked | Exception | None = None
-        while not self.go_on(outcome):
+        while not self.go_on(time.monotonic(), outcome):
             outcome = None
             if self.to_check is not None:
                 outcome = await self._check_in_thread()
