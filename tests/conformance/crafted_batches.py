@@ -12,9 +12,7 @@ import crc32c
 
 from headwater.protocol.compression import compress
 
-from .batches import CODECS, now_ms
-from .batches import _bytes as sized
-from .batches import _varint as varint
+from .batches import CODECS, now_ms, sized, varint
 
 _OVERLONG_VARINT = b"\x80\x80\x80\x80\x80\x01"
 _OVERLONG_VARLONG = b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"

@@ -188,7 +188,7 @@ def test_the_largest_timestamp_is_that_of_the_records(wire: Wire, codec: int) ->
     """Whatever a client says, of its batch or of its clock: retention and look-ups by time rest on it."""
     topic, now = create_topic(wire), now_ms()
     body = record(0, timestamp=b"\x0a") + record(1) + record(2, timestamp=b"\x09")
-    claims: list[dict[str, int]] = [{"max_time_ms": claimed} for claimed in (2**63 - 1, -(2**63), -1, 0, now + 4)]
+    claims: list[dict[str, Any]] = [{"max_time_ms": claimed} for claimed in (2**63 - 1, -(2**63), -1, 0, now + 4)]
     for claim in (*claims, {"attributes": 0x08}, {"attributes": 0x80, "max_time_ms": 1}):
         produce_ok(wire, topic, seal(body, codec=codec, base_time_ms=now, **claim))
     written = read_batches(fetch_all(wire, topic))

@@ -12,8 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from conformance.actions import LATEST, Topic, create_topic, fetch_all, list_offset, produce, produce_ok
-from conformance.batches import batch, now_ms, read_batches
-from conformance.crafted_batches import record, seal, sized, varint
+from conformance.batches import batch, now_ms, read_batches, sized, varint
+from conformance.crafted_batches import record, seal
 from conformance.wire import Wire
 from headwater.protocol.compression import compress
 from headwater.protocol.records import encode_batch

@@ -177,7 +177,7 @@ class BatchHeader:
 @cython.ccall
 def octets(buffer: Buffer) -> memoryview:
     """A view of the buffer as single bytes in a row, or ValueError: nothing else may be read by address."""
-    view = memoryview(buffer)
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     if cython.compiled:
         plain = PyMemoryView_GET_BUFFER(view).ndim == 1 and PyMemoryView_GET_BUFFER(view).itemsize == 1
         plain = plain and PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C")

@@ -14,7 +14,6 @@ batches of one connection are appended in its order.
 import asyncio
 import logging
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.services.append_rules import InvalidRecordsError, TakesLongError
@@ -37,14 +36,37 @@ _MOST_RECORD_ERRORS: Final = 1_000
 """In one response; a producer takes the other records of such batches for refused along with them."""
 
 Checked = tuple[memoryview, records.BatchHeader]
+"""The buffer with a batch that may be appended, and its header."""
 Unflushed = tuple[Partition, list[PartitionResult], int]
 """A partition whose answer, at a place in its topic's answers, waits for an fsync."""
+Batch = tuple[int, int, int]
+"""What a request says of one partition: its index, and where its batch lies in the frame; from -1 on if it is null."""
+Refusal = ApiError | records.RefusedBatchError | records.CorruptBatchError
+"""What is wrong with one batch, and no concern of the others."""
+_REFUSALS: Final = (ApiError, records.RefusedBatchError, records.CorruptBatchError)
 
 
 def handle(broker: "Broker", connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
     """Appends every partition's batch and answers; later when that takes long or an fsync is asked for first."""
     started_s = time.monotonic()
-    production = Production(broker, header, read_request(frame, header.body, header.version), frame)
+    version, now_ms = header.version, int(time.time() * 1000)
+    request = read_request(frame, header.body, version)
+    production = None
+    if len(request.topics) == 1 and len(request.topics[0][1]) == 1 and request.acks != 0:
+        # What most requests are: one batch, which is appended by here or refused.
+        topic, (batch,) = request.topics[0]
+        try:
+            result, unflushed = _take(broker, request, topic, batch, version, now_ms, frame)
+            if not unflushed:
+                return response_frame(version, header.correlation_id, [(topic, [result])])
+            production = Production(broker, header, request, now_ms, frame)
+            production.done(result, unflushed)
+        except _REFUSALS as error:
+            return response_frame(version, header.correlation_id, [(topic, [_failure(batch[0], error)])])
+        except TakesLongError:
+            pass
+    if production is None:
+        production = Production(broker, header, request, now_ms, frame)
     if production.go_on(started_s):
         if production.acks == 0 and production.failed:
             raise ProtocolViolationError(_REFUSED_UNANSWERED)
@@ -62,93 +84,98 @@ def handle(broker: "Broker", connection: Connection, header: RequestHeader, fram
 class Production:
     """One request on its way: which batches are left, and the answers for those that are not."""
 
-    __slots__ = (
-        "_at",
-        "_batches",
-        "_broker",
-        "_header",
-        "_now_ms",
-        "_record_errors",
-        "_request",
-        "_results",
-        "acks",
-        "failed",
-        "frame",
-        "to_check",
-        "to_flush",
-    )
+    __slots__ = ("_at", "_batches", "_broker", "_header", "_now_ms", "_record_errors", "_request", "_results",
+                 "acks", "failed", "frame", "takes_long", "to_flush")  # fmt: skip
 
-    def __init__(self, broker: "Broker", header: RequestHeader, request: ProduceRequest, frame: memoryview) -> None:
+    def __init__(
+        self, broker: "Broker", header: RequestHeader, request: ProduceRequest, now_ms: int, frame: memoryview
+    ) -> None:
         self._broker = broker
         self._header = header
         self._request = request
-        self._now_ms = int(time.time() * 1000)
-        self._results: list[tuple[str | bytes, list[PartitionResult]]] = []
-        self._batches: list[tuple[str | bytes, list[PartitionResult], int, int, int]] = []
-        self._at = 0
-        self._record_errors = 0
+        self._now_ms = now_ms
+        self._at = self._record_errors = 0
         self.frame = frame
         self.acks = request.acks
         self.failed = False
-        self.to_check: Any = None
-        """When `go_on` stopped: a check for a thread, whose outcome it goes on with, or None after a long turn."""
+        self.takes_long = False
+        """Why `go_on` stopped: the next batch has to be checked in a thread. Else it had its turn."""
         self.to_flush: list[Unflushed] = []
-        topics = request.topics
-        if len(topics) > 1 or (topics and len(topics[0][1]) > 1):
-            topics = _last_of_each(topics)
-        for topic, partitions in topics:
+        self._results: list[tuple[str | bytes, list[PartitionResult]]] = []
+        self._batches: list[tuple[str | bytes, list[PartitionResult], Batch]] = []
+        for topic, batches in _last_of_each(request.topics):
             answers: list[PartitionResult] = []
             self._results.append((topic, answers))
-            for index, start, end in partitions:
-                self._batches.append((topic, answers, index, start, end))
+            self._batches += [(topic, answers, batch) for batch in batches]
 
-    def go_on(self, started_s: float, outcome: Checked | Exception | None = None) -> bool:
-        """Appends what can be appended in a turn of the loop; True when all batches are done, else see `to_check`.
+    def go_on(self, started_s: float, outcome: Checked | Refusal | None = None) -> bool:
+        """Appends what can be appended in a turn of the loop; whether all batches are done.
 
         `outcome` is what the check that was left for a thread came to.
         """
-        batches = self._batches
-        one = len(batches) == 1
-        self.to_check = None
-        while self._at < len(batches):
-            if not one and time.monotonic() - started_s > _LONGEST_TURN_S:
+        first = self._at
+        self.takes_long = False
+        while self._at < len(self._batches):
+            if self._at > first and time.monotonic() - started_s > _LONGEST_TURN_S:
                 return False
-            topic, answers, index, start, end = batches[self._at]
+            topic, _, batch = self._batches[self._at]
             try:
-                self._take(topic, answers, index, start, end, outcome)
+                if isinstance(outcome, Exception):
+                    raise outcome
+                version = self._header.version
+                taken = _take(self._broker, self._request, topic, batch, version, self._now_ms, self.frame, outcome)
+                self.done(*taken)
             except TakesLongError:
+                self.takes_long = True
                 return False
-            except ApiError as error:
-                answers.append(self._failure(index, error))
-            except records.RefusedBatchError as error:
-                answers.append(self._failure(index, ApiError(ErrorCode.invalid_record, str(error))))
-            except records.CorruptBatchError as error:
-                answers.append(self._failure(index, ApiError(ErrorCode.corrupt_message, str(error))))
+            except _REFUSALS as error:
+                self._refused(error)
             outcome = None
-            self._at += 1
         return True
+
+    def done(self, result: PartitionResult, unflushed: tuple[Partition, ...]) -> None:
+        """The next batch was appended; its answer waits for some partitions to be flushed."""
+        answers = self._batches[self._at][1]
+        self.to_flush += [(partition, answers, len(answers)) for partition in unflushed]
+        answers.append(result)
+        self._at += 1
+
+    def _refused(self, error: Refusal) -> None:
+        _, answers, batch = self._batches[self._at]
+        result = _failure(batch[0], error)
+        result.record_errors = result.record_errors[: _MOST_RECORD_ERRORS - self._record_errors]
+        self._record_errors += len(result.record_errors)
+        answers.append(result)
+        self.failed = True
+        self._at += 1
 
     async def finish(self) -> None:
         """Goes on until all batches are done and those that must be are on the device."""
-        outcome: Checked | Exception | None = None
+        outcome: Checked | Refusal | None = None
         while not self.go_on(time.monotonic(), outcome):
             outcome = None
-            if self.to_check is not None:
+            if self.takes_long:
                 outcome = await self._check_in_thread()
             else:
                 await asyncio.sleep(0)
-        for unflushed in self.to_flush:
+        for partition, answers, place in self.to_flush:
             try:
-                await self._broker.failures.flush(unflushed[0])
+                await self._broker.failures.flush(partition)
             except ApiError as error:
-                self._flush_failed(unflushed, error)
+                # The producer hears of it and tries again. The other partitions keep their answers: told to try again,
+                # a client would write their batches twice.
+                answers[place] = _failure(answers[place].partition, error)
 
-    async def _check_in_thread(self) -> Checked | Exception:
-        """What the check came to; what is wrong with the batch is told by `go_on`, along with the others."""
-        check = partial(self.to_check, self.frame, at_once=False)
+    async def _check_in_thread(self) -> Checked | Refusal:
+        """What the check of the next batch comes to; `go_on` tells what is wrong with it, along with the others."""
+        topic, _, (index, start, end) = self._batches[self._at]
+        version, now_ms = self._header.version, self._now_ms
         try:
-            return await self._broker.record_checks.run(check)
-        except (ApiError, records.RefusedBatchError, records.CorruptBatchError) as error:
+            check = self._broker.topics.partition(topic, index).topic.append_rules.check
+            return await self._broker.record_checks.run(
+                lambda: check(self.frame, start, end, version, now_ms, at_once=False)
+            )
+        except _REFUSALS as error:
             return error
 
     def reply(self) -> bytes | None:
@@ -157,81 +184,64 @@ class Production:
             return None
         return response_frame(self._header.version, self._header.correlation_id, self._results)
 
-    def _flush_failed(self, unflushed: Unflushed, error: ApiError) -> None:
-        """What the device refused to keep is not acknowledged: the producer hears of it and tries again.
 
-        The other partitions keep their answers: told to try again, a client would write their batches twice.
-        """
-        _, answers, place = unflushed
-        answers[place] = self._failure(answers[place].partition, error)
+def _take(
+    broker: "Broker",
+    request: ProduceRequest,
+    topic: str | bytes,
+    batch: Batch,
+    version: int,
+    now_ms: int,
+    frame: memoryview,
+    checked: Checked | None = None,
+) -> tuple[PartitionResult, tuple[Partition, ...]]:
+    """Appends one batch, after a check unless that was done: the answer, and what must be flushed before it leaves.
 
-    def _take(
-        self,
-        topic: str | bytes,
-        answers: list[PartitionResult],
-        index: int,
-        start: int,
-        end: int,
-        outcome: Checked | Exception | None,
-    ) -> None:
-        """Checks one batch and appends it; TakesLongError when `to_check` must come first."""
-        if self.acks not in (-1, 0, 1):
-            raise ApiError(ErrorCode.invalid_required_acks, f"acks={self.acks}; it must be 0, 1 or -1 (all)")
-        partition = self._broker.topics.partition(topic, index)
-        if start < 0:
-            raise ApiError(ErrorCode.invalid_record, "a partition without a record batch")
-        if isinstance(outcome, Exception):
-            raise outcome
-        if outcome is None:
-            check, version = partition.topic.append_rules.check, self._header.version
-            try:
-                outcome = check(self.frame, start, end, version, self._now_ms, at_once=True)
-            except TakesLongError:
-                self.to_check = partial(check, start=start, end=end, version=version, now_ms=self._now_ms)
-                raise
-        frame, batch = outcome
-        version = self._header.version
-        if batch.is_transactional:
-            state = admit_batch(self._broker, partition, self._request.transactional_id, batch, version=version)
-            if state is not None:
-                self.to_flush.append((state, answers, len(answers)))
-        try:
-            result, flush_needed = _append(self._broker, partition, frame, batch, self._now_ms)
-        except OSError as error:
-            raise self._broker.failures.storage_error(partition.log, "append to", error) from error
-        if flush_needed:
-            self.to_flush.append((partition, answers, len(answers)))
-        answers.append(result)
-
-    def _failure(self, index: int, error: ApiError) -> PartitionResult:
-        self.failed = True
-        record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
-        record_errors = record_errors[: _MOST_RECORD_ERRORS - self._record_errors]
-        self._record_errors += len(record_errors)
-        return PartitionResult(index, error.code, record_errors=record_errors, error_message=error.message)
-
-
-def _append(
-    broker: "Broker", partition: Partition, frame: memoryview, header: records.BatchHeader, now_ms: int
-) -> tuple[PartitionResult, bool]:
-    """The answer, and whether it has to wait for a flush."""
+    One of the refusals if it may not be appended, TakesLongError if it has to be checked in a thread first.
+    """
+    index, start, end = batch
+    acks = request.acks
+    if acks != -1 and acks != 1 and acks != 0:
+        raise ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be 0, 1 or -1 (all)")
+    partition = broker.topics.partition(topic, index)
+    if start < 0:
+        raise ApiError(ErrorCode.invalid_record, "a partition without a record batch")
+    if checked is None:
+        checked = partition.topic.append_rules.check(frame, start, end, version, now_ms, at_once=True)
+    frame, header = checked
+    unflushed: tuple[Partition, ...] = ()
+    if header.is_transactional:
+        state = admit_batch(broker, partition, request.transactional_id, header, version=version)
+        if state is not None:
+            unflushed = (state,)
     start = header.position
-    info = partition.log.append_as_leader(
-        frame, start, start + header.size, [header], leader_epoch=partition.leader_epoch, now_ms=now_ms
-    )
+    try:
+        info = partition.log.append_as_leader(
+            frame, start, start + header.size, [header], leader_epoch=partition.leader_epoch, now_ms=now_ms
+        )
+    except OSError as error:
+        raise broker.failures.storage_error(partition.log, "append to", error) from error
     if info.rolled:
         broker.jobs.flush_soon(partition.log)
     if partition.waiters:
         broker.purgatory.touched(partition)
-    result = PartitionResult(partition.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
-    return result, info.flush_needed
+    if info.flush_needed:
+        unflushed = (*unflushed, partition)
+    return PartitionResult(index, 0, info.first_offset, info.append_time_ms, info.log_start_offset), unflushed
 
 
-def _last_of_each(
-    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]],
-) -> list[tuple[str | bytes, list[tuple[int, int, int]]]]:
+def _failure(index: int, error: Refusal) -> PartitionResult:
+    if isinstance(error, records.RefusedBatchError):
+        error = ApiError(ErrorCode.invalid_record, str(error))
+    elif isinstance(error, records.CorruptBatchError):
+        error = ApiError(ErrorCode.corrupt_message, str(error))
+    record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
+    return PartitionResult(index, error.code, record_errors=record_errors, error_message=error.message)
+
+
+def _last_of_each(topics: list[tuple[str | bytes, list[Batch]]]) -> list[tuple[str | bytes, list[Batch]]]:
     """Every topic and every partition of it once, with the batch that was named last, as Apache takes them."""
-    last: dict[str | bytes, dict[int, tuple[int, int, int]]] = {}
+    last: dict[str | bytes, dict[int, Batch]] = {}
     for topic, partitions in topics:
         last.setdefault(topic, {}).update({batch[0]: batch for batch in partitions})
     return [(topic, list(partitions.values())) for topic, partitions in last.items()]

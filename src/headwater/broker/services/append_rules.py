@@ -13,9 +13,14 @@ from headwater.protocol.records import BatchHeader
 
 _CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _NEVER_MS: Final = 2**63 - 1
+_LONGEST_MS: Final = 2**62
+"""Added to any present it stays within 64 bits; no record has a time so far away."""
 _FIRST_WITH_ZSTD: Final = 7
 _ZSTD: Final = 4
 _ATTRIBUTES_AT: Final = 22
+_CODEC: Final = records.COMPRESSION_MASK
+_LOG_APPEND_TIME: Final = records.LOG_APPEND_TIME_FLAG
+_UNREADABLE: Final = (records.CorruptBatchError, records.RefusedRecordsError)
 
 UNPACKED_TIMES: Final = 64
 """A compressed batch may be so many times as large as max.message.bytes once decompressed …"""
@@ -52,6 +57,7 @@ class AppendRules:
         "_internal",
         "_level",
         "_max_bytes",
+        "_quick_unpacked_bytes",
         "_require_keys",
         "_unpacked_bytes",
     )
@@ -61,16 +67,17 @@ class AppendRules:
         self._max_bytes = config.max_message_bytes
         unpacked_bytes = max(UNPACKED_TIMES * config.max_message_bytes, _UNPACKED_AT_LEAST_BYTES)
         self._unpacked_bytes = min(unpacked_bytes, _UNPACKED_AT_MOST_BYTES)
+        self._quick_unpacked_bytes = min(_QUICK_UNPACKED_BYTES, self._unpacked_bytes)
         self._require_keys = config.compacts
         self._by_client = config.message_timestamp_type == "CreateTime"
-        self._before_ms = config.message_timestamp_before_max_ms
-        self._after_ms = config.message_timestamp_after_max_ms
+        self._before_ms = config.message_timestamp_before_max_ms if self._by_client else _NEVER_MS
+        self._after_ms = min(config.message_timestamp_after_max_ms if self._by_client else _NEVER_MS, _LONGEST_MS)
         self._codec = _CODEC_IDS.get(config.compression_type)
         levels = {1: config.compression_gzip_level, 3: config.compression_lz4_level, 4: config.compression_zstd_level}
         self._level = levels.get(self._codec or 0)
 
     def check(
-        self, frame: memoryview, start: int, end: int, version: int, now_ms: int, *, at_once: bool
+        self, frame: memoryview, start: int, end: int, version: int, now_ms: int, at_once: bool
     ) -> tuple[memoryview, BatchHeader]:
         """The batch that is to be appended, and the buffer that holds it, from the bytes that a client sent.
 
@@ -80,10 +87,11 @@ class AppendRules:
         """
         if self._internal:
             raise ApiError(ErrorCode.invalid_topic_exception, "Cannot append to an internal topic.")
-        if at_once:
+        if at_once and end - start > _QUICK_COMPRESSED_BYTES:
             self._refuse_if_long(frame, start, end)
         header = records.check_produced(frame, start, end)
-        codec = header.attributes & records.COMPRESSION_MASK
+        attributes = header.attributes
+        codec = attributes & _CODEC
         if codec == _ZSTD and version < _FIRST_WITH_ZSTD:
             message = f"zstd needs version {_FIRST_WITH_ZSTD} of Produce"
             raise ApiError(ErrorCode.unsupported_compression_type, message)
@@ -91,7 +99,16 @@ class AppendRules:
             raise ApiError(
                 ErrorCode.message_too_large, f"a batch of {header.size} bytes; max.message.bytes={self._max_bytes}"
             )
-        self._check_records(frame, header, now_ms, at_once=at_once)
+        if attributes & _LOG_APPEND_TIME and not self._by_client:
+            raise ApiError(ErrorCode.invalid_timestamp, "a producer may not set the time of an append")
+        earliest_ms, latest_ms = now_ms - self._before_ms, now_ms + self._after_ms
+        limit_bytes = self._quick_unpacked_bytes if at_once else self._unpacked_bytes
+        try:
+            largest_ms = records.check_records(frame, header, self._require_keys, earliest_ms, latest_ms, limit_bytes)
+        except _UNREADABLE as error:
+            raise self._refusal(error, at_once) from error
+        if self._by_client and (largest_ms != header.max_timestamp_ms or attributes & _LOG_APPEND_TIME):
+            records.patch_max_timestamp(frame, header, largest_ms)
         if self._codec is None or self._codec == codec:
             return frame, header
         fresh = memoryview(records.recompress(frame, header, self._codec, self._level))
@@ -99,40 +116,21 @@ class AppendRules:
 
     def _refuse_if_long(self, frame: memoryview, start: int, end: int) -> None:
         """TakesLongError for what is long by its looks; how far it will grow is seen when it grows."""
-        size = end - start
-        if size <= _QUICK_COMPRESSED_BYTES:
-            return
-        codec = frame[start + _ATTRIBUTES_AT] & records.COMPRESSION_MASK
-        if size > _QUICK_BYTES or codec or self._codec:
+        codec = frame[start + _ATTRIBUTES_AT] & _CODEC
+        if end - start > _QUICK_BYTES or codec or self._codec:
             raise TakesLongError
 
-    def _check_records(self, frame: memoryview, header: BatchHeader, now_ms: int, *, at_once: bool) -> None:
-        limit_bytes = self._unpacked_bytes
-        if at_once and limit_bytes > _QUICK_UNPACKED_BYTES:
-            limit_bytes = _QUICK_UNPACKED_BYTES
-        by_client = self._by_client
-        try:
-            if by_client:
-                earliest_ms, latest_ms = now_ms - self._before_ms, min(now_ms + self._after_ms, _NEVER_MS)
-                largest_ms = records.check_records(
-                    frame, header, self._require_keys, earliest_ms, latest_ms, limit_bytes
-                )
-                if largest_ms != header.max_timestamp_ms or header.attributes & records.LOG_APPEND_TIME_FLAG:
-                    records.patch_max_timestamp(frame, header, largest_ms)
-            elif header.attributes & records.LOG_APPEND_TIME_FLAG:
-                raise ApiError(ErrorCode.invalid_timestamp, "a producer may not set the time of an append")
-            else:
-                records.check_records(frame, header, self._require_keys, None, None, limit_bytes)
-        except records.UnpackedTooLargeError as error:
-            if limit_bytes < self._unpacked_bytes:
-                raise TakesLongError from error
+    def _refusal(self, error: Exception, at_once: bool) -> Exception:
+        """What is told of records that cannot be read or break a rule."""
+        if isinstance(error, records.RefusedRecordsError):
+            return _in_words(error.problems)
+        if isinstance(error, records.UnpackedTooLargeError):
+            if at_once and self._quick_unpacked_bytes < self._unpacked_bytes:
+                return TakesLongError()
             message = f"{error.reason}, {UNPACKED_TIMES} times max.message.bytes: send smaller batches"
-            raise ApiError(ErrorCode.message_too_large, message) from error
-        except records.CorruptBatchError as error:
-            # Its checksum is right: the producer made it so, and would send the same again.
-            raise records.RefusedBatchError(error.reason) from error
-        except records.RefusedRecordsError as error:
-            raise _in_words(error.problems) from None
+            return ApiError(ErrorCode.message_too_large, message)
+        # The checksum is right: the producer made it so, and would send the same again.
+        return records.RefusedBatchError(getattr(error, "reason", str(error)))
 
 
 def _in_words(problems: records.RecordProblems) -> InvalidRecordsError:
