@@ -30,6 +30,7 @@ COMPILED = (
     "headwater.protocol.fetch_lane",
     "headwater.protocol.headers",
     "headwater.protocol.produce_lane",
+    "headwater.protocol.record_checking",
     "headwater.protocol.record_decoding",
     "headwater.protocol.record_encoding",
     "headwater.protocol.record_reading",

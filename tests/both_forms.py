@@ -14,8 +14,9 @@ import pytest
 PROTOCOL = tuple(
     f"headwater.protocol.{part}"
     for part in (
-        "batches", "record_reading", "record_decoding", "column_building", "record_columns", "record_writing",
-        "record_encoding", "records", "wire", "headers", "produce_lane", "fetch_lane", "entity_slots", "entity_reading",
+        "batches", "record_reading", "record_checking", "record_decoding", "column_building", "record_columns",
+        "record_writing", "record_encoding", "records", "wire", "headers", "produce_lane", "fetch_lane",
+        "entity_slots", "entity_reading",
     )
 )  # fmt: skip
 """Modules that are compiled and those between them, in the order of their imports."""

@@ -159,23 +159,23 @@ def _decode_records(one: Batch) -> list[Record]:
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta), _bytes(record.key), _bytes(record.value)]
-    parts.append(_varint(len(record.headers)))
+    parts = [b"\0", varint(timestamp_delta), varint(offset_delta), sized(record.key), sized(record.value)]
+    parts.append(varint(len(record.headers)))
     for name, content in record.headers:
-        parts += [_bytes(name.encode()), _bytes(content)]
+        parts += [sized(name.encode()), sized(content)]
     return _with_length(parts)
 
 
 def _with_length(parts: Sequence[bytes]) -> bytes:
     content = b"".join(parts)
-    return _varint(len(content)) + content
+    return varint(len(content)) + content
 
 
-def _bytes(content: bytes | None) -> bytes:
-    return _varint(-1) if content is None else _varint(len(content)) + content
+def sized(content: bytes | None) -> bytes:
+    return varint(-1) if content is None else varint(len(content)) + content
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
     rest &= (1 << 64) - 1
     out = bytearray()

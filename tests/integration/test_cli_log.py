@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from conformance.actions import create_topic, produce_ok
 from conformance.batches import batch as produced_batch
@@ -137,9 +138,33 @@ def forge_an_abort(data: Path) -> tuple[Path, int, str]:
     return file, 0, "there is no such marker"
 
 
+def harm_records(data: Path) -> tuple[Path, int, str]:
+    """As a broker took it that looked at checksums only."""
+    file = segment_files(data, ".log")[1]
+    size = struct.unpack_from(">i", file.read_bytes(), 8)[0] + 12
+    content = bytearray(file.read_bytes())
+    content[61] = 0xFE
+    struct.pack_into(">I", content, 17, crc32c(content[21:size]))
+    file.write_bytes(content)
+    first = int(file.stem)
+    return file, 0, f"record 0 of 2 does not parse: offsets {first} to {first + 1} cannot be read"
+
+
+def claim_a_time(data: Path) -> tuple[Path, int, str]:
+    file = segment_files(data, ".log")[1]
+    size = struct.unpack_from(">i", file.read_bytes(), 8)[0] + 12
+    content = bytearray(file.read_bytes())
+    struct.pack_into(">q", content, 35, 2**63 - 1)
+    struct.pack_into(">I", content, 17, crc32c(content[21:size]))
+    file.write_bytes(content)
+    return file, 0, "its largest timestamp is said to be 9223372036854775807, but is "
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        harm_records,
+        claim_a_time,
         damage_a_record,
         damage_an_offset,
         tear_the_tail,

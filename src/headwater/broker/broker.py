@@ -21,6 +21,7 @@ from headwater.broker.services.loop_watchdog import LoopWatchdog
 from headwater.broker.services.markers import MarkerWriter
 from headwater.broker.services.producer_ids import ProducerIds
 from headwater.broker.services.purgatory import Purgatory
+from headwater.broker.services.record_checks import RecordChecks
 from headwater.broker.services.replica_moves import ReplicaMoves
 from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.threads import run_to_end
@@ -78,6 +79,7 @@ class Broker:
         self.failures.watch()
         self.dispatcher = Dispatcher(self)
         self.watchdog = LoopWatchdog(self.dispatcher.under_way)
+        self.record_checks = RecordChecks()
         self.jobs = BackgroundJobs(self)
         self.cleaning = LogCleaning(self)
         self.moves = ReplicaMoves(self)
@@ -117,6 +119,7 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.record_checks.stop()
         threads = self.config.num_recovery_threads_per_data_dir
         watermarks = self.topics.high_watermarks()
         await asyncio.to_thread(self.log_dirs.close, watermarks, threads_per_dir=threads)

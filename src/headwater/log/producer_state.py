@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from headwater.log.log_types import ActiveProducer
 from headwater.log.txn_index import AbortedTxn
 from headwater.protocol.errors import ApiError, ErrorCode
-from headwater.protocol.records import BatchHeader, decode_records
+from headwater.protocol.records import BatchHeader, CorruptBatchError, decode_records
 
 REMEMBERED_BATCHES = 5
 LARGEST_SEQUENCE = 2**31 - 1
@@ -108,14 +108,20 @@ class EndMarker(NamedTuple):
 
 
 def read_marker(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> EndMarker | None:
-    """The transaction marker in a control batch; None for other control records and for an emptied batch."""
+    """The transaction marker in a control batch; None for other control records and for an emptied batch.
+
+    CorruptBatchError if it cannot be read.
+    """
     records = decode_records(buffer, header)
     if not records or records[0].key is None or records[0].value is None:
         return None
-    _, kind = _CONTROL_KEY.unpack_from(records[0].key)
-    if kind not in (_ABORT, _COMMIT):
-        return None
-    _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value)
+    try:
+        _, kind = _CONTROL_KEY.unpack_from(records[0].key)
+        if kind not in (_ABORT, _COMMIT):
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value)
+    except struct.error as error:
+        raise CorruptBatchError(header.position, f"a control record that is too short: {error}") from error
     return EndMarker(kind == _ABORT, coordinator_epoch, records[0].timestamp_ms)
 
 
@@ -196,6 +202,8 @@ class ProducerStates:
         only the epoch and the transaction are looked at.
         """
         entry = self.entries.get(header.producer_id)
+        if entry is None and header.producer_epoch < NO_EPOCH:
+            self._check_epoch(ProducerEntry(header.producer_id), header.producer_epoch, offset)
         if entry is None or (
             # What nearly every batch is: the next one of a producer without a transaction.
             header.base_sequence == entry.last_sequence + 1

@@ -399,7 +399,11 @@ def replay_batch(producers: ProducerStates, buffer: bytes, header: BatchHeader) 
     if not header.is_control:
         producers.record(header, header.last_offset, header.max_timestamp_ms)
         return None
-    marker = read_marker(buffer, header)
+    try:
+        marker = read_marker(buffer, header)
+    except CorruptBatchError as error:
+        _log.warning("offset %d of a log has a marker that ends no transaction: %s", header.base_offset, error.reason)
+        return None
     return None if marker is None else producers.record_marker(header, marker, header.base_offset)
 
 
@@ -416,5 +420,10 @@ def _good_batches(
     for slot, header in enumerate(headers):
         if header.base_offset < next_offset or header.last_offset - base_offset > LARGEST_RELATIVE_OFFSET:
             return headers[:slot], f"offset {header.base_offset} where {next_offset} should follow"
+        if header.is_control:
+            try:
+                read_marker(chunk, header)
+            except CorruptBatchError as error:
+                return headers[:slot], error.reason
         next_offset = header.next_offset
     return headers, problem

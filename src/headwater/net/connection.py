@@ -156,6 +156,14 @@ class Connection:
         if self._has_hung_up:
             self.host.loop.call_soon(self._drop_waiting)
 
+    def give_frame(self) -> bytearray | None:
+        """Leaves the buffer with the frame in hand to a handler that answers later, which returns it to the pool.
+
+        None when it is the server's own, for which frames are too short to be worth it: the handler copies.
+        """
+        buffer, self._buffer, self._view = self._buffer, None, None
+        return buffer
+
     def close(self, reason: str = "") -> None:
         """Ends the connection. What was not sent is dropped; a waiting request is told through `on_close`."""
         if self.closed:

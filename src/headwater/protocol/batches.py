@@ -50,6 +50,7 @@ _THROUGH_MAGIC = cython.declare(cython.longlong, 17)
 _COMPRESSION_MASK = cython.declare(cython.longlong, COMPRESSION_MASK)
 _LOG_APPEND_TIME_FLAG = cython.declare(cython.longlong, LOG_APPEND_TIME_FLAG)
 _CONTROL_FLAG = cython.declare(cython.longlong, CONTROL_FLAG)
+_KNOWN_ATTRIBUTES = cython.declare(cython.longlong, 0x7F)
 _LAST_KNOWN_CODEC = cython.declare(cython.longlong, 4)
 _MAX_SEQUENCE = cython.declare(cython.longlong, 2**31 - 1)
 _MAX_OFFSET = cython.declare(cython.longlong, 2**63 - 1)
@@ -176,7 +177,7 @@ class BatchHeader:
 @cython.ccall
 def octets(buffer: Buffer) -> memoryview:
     """A view of the buffer as single bytes in a row, or ValueError: nothing else may be read by address."""
-    view = memoryview(buffer)
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     if cython.compiled:
         plain = PyMemoryView_GET_BUFFER(view).ndim == 1 and PyMemoryView_GET_BUFFER(view).itemsize == 1
         plain = plain and PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C")
@@ -237,6 +238,8 @@ def check_produced(buffer: Buffer, start: int, end: int) -> BatchHeader:
         raise CorruptBatchError(at, "the checksum does not match the bytes")
     if header.records_count != header.last_offset_delta + 1 or header.records_count < 1:
         raise RefusedBatchError(f"{header.records_count} records for {header.last_offset_delta + 1} offsets")
+    if header.attributes & _COMPRESSION_MASK > _LAST_KNOWN_CODEC:
+        raise RefusedBatchError(f"compression codec {header.compression} is unknown")
     if header.base_offset != 0:
         raise RefusedBatchError(f"a base offset of {header.base_offset}; the broker gives offsets, clients send 0")
     _check_header(header, True)
@@ -306,6 +309,22 @@ def patch_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int) ->
     view = octets(buffer)
     data: cython.p_uchar = _writable_part_of(view, at, at + header.size)
     header.attributes |= LOG_APPEND_TIME_FLAG
+    header.max_timestamp_ms = timestamp_ms
+    _write_int16(data, at + 21, header.attributes)
+    _write_int64(data, at + 35, timestamp_ms)
+    header.crc = crc32c(view[at + _COVERED_BY_CRC : at + header.size])
+    _write_int32(data, at + 17, header.crc)
+
+
+def patch_max_timestamp(buffer: Buffer, header: BatchHeader, timestamp_ms: int) -> None:
+    """Gives the batch, and `header` with it, the largest time of its records, which are the producer's; as Apache does.
+
+    The checksum is recomputed.
+    """
+    at: cython.Py_ssize_t = header.position
+    view = octets(buffer)
+    data: cython.p_uchar = _writable_part_of(view, at, at + header.size)
+    header.attributes &= _KNOWN_ATTRIBUTES & ~_LOG_APPEND_TIME_FLAG
     header.max_timestamp_ms = timestamp_ms
     _write_int16(data, at + 21, header.attributes)
     _write_int64(data, at + 35, timestamp_ms)

@@ -32,6 +32,9 @@ _LZ4_HIGHEST_RATIO = 255
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_LARGEST_BLOCK_BYTES = 1 << 17
 
+_GZIP_INPUT_BYTES = 1 << 16
+_GZIP_OUTPUT_BYTES = 1 << 18
+
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -40,6 +43,10 @@ _SNAPPY_HIGHEST_RATIO = 64
 
 class DecompressionError(ValueError):
     """Bytes that are not what the codec writes, or that would grow beyond the limit."""
+
+
+class OutputLimitError(DecompressionError):
+    """Bytes that would grow beyond the limit; nothing else is known to be wrong with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +99,7 @@ def _levels_in_words(codec: Codec) -> str:
 
 def _within(limit_bytes: int, size: int, codec_name: str) -> int:
     if size > limit_bytes:
-        raise DecompressionError(f"{codec_name} data may become {size} bytes; the limit is {limit_bytes}")
+        raise OutputLimitError(f"{codec_name} data may become {size} bytes; the limit is {limit_bytes}")
     return size
 
 
@@ -110,22 +117,27 @@ def _gzip(data: memoryview, level: int | None) -> Buffer:
 
 
 def _gunzip(data: memoryview, limit_bytes: int) -> Buffer:
-    parts: list[bytes] = []
-    room = limit_bytes
-    rest: Buffer = data
-    while len(rest := memoryview(rest)):
+    """In pieces: zlib works without the interpreter's lock, but joins what it made with it."""
+    out = bytearray()
+    at = 0
+    while at < len(data):
         # A file of gzip may be a row of members.
         member = zlib.decompressobj(wbits=31)
-        parts.append(member.decompress(rest, room + 1))
-        room -= len(parts[-1])
-        if room < 0:
-            raise DecompressionError(f"gzip data grows beyond the limit of {limit_bytes} bytes")
-        if not member.eof:
-            raise DecompressionError("gzip data ends too early")
-        rest = member.unused_data
-    if not parts:
+        rest: Buffer = b""
+        while not member.eof:
+            if not rest:
+                rest = data[at : at + _GZIP_INPUT_BYTES]
+                at += len(rest)
+                if not rest:
+                    raise DecompressionError("gzip data ends too early")
+            out += member.decompress(rest, min(_GZIP_OUTPUT_BYTES, limit_bytes - len(out) + 1))
+            if len(out) > limit_bytes:
+                raise OutputLimitError(f"gzip data grows beyond the limit of {limit_bytes} bytes")
+            rest = member.unconsumed_tail
+        at -= len(member.unused_data)
+    if not at:
         raise DecompressionError("gzip data is empty")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out
 
 
 def _snappy(data: memoryview, level: int | None) -> Buffer:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 
+from headwater.protocol.errors import MalformedRequestError
+
 try:
     import cython
 except ImportError:
@@ -21,6 +23,8 @@ else:
 
 _FIRST_FLEXIBLE = cython.declare(cython.int, 9)
 _FIRST_WITH_TOPIC_ID = cython.declare(cython.int, 13)
+# No broker has as many; each of them takes time and memory before it is looked at.
+_MOST_PARTITIONS = cython.declare(cython.longlong, 20_000)
 _INT32 = struct.Struct(">i")
 _RESULT_V3 = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")
@@ -77,6 +81,7 @@ def read_request(frame: memoryview, position: cython.Py_ssize_t, version: cython
     """Reads the request body that starts at `position` of `frame`."""
     flexible: cython.bint = version >= _FIRST_FLEXIBLE
     index: cython.longlong
+    count: cython.longlong
     size: cython.longlong
     start: cython.Py_ssize_t
     cursor: Cursor = Cursor(frame, position)
@@ -85,10 +90,13 @@ def read_request(frame: memoryview, position: cython.Py_ssize_t, version: cython
     request.acks = cursor.int16()
     request.timeout_ms = cursor.int32()
     request.topics = []
-    for _ in range(cursor.array(flexible, 3)):
+    room: cython.longlong = _MOST_PARTITIONS
+    for _ in range(_within(room, cursor.array(flexible, 3))):
         topic = cursor.uuid() if version >= _FIRST_WITH_TOPIC_ID else cursor.string(flexible) or ""
         partitions: list[tuple[int, int, int]] = []
-        for _ in range(cursor.array(flexible, 5)):
+        count = _within(room, cursor.array(flexible, 5))
+        room -= count
+        for _ in range(count):
             index = cursor.int32()
             size = cursor.length(flexible)
             start = -1 if size < 0 else cursor.advance(size)
@@ -98,6 +106,14 @@ def read_request(frame: memoryview, position: cython.Py_ssize_t, version: cython
         request.topics.append((topic, partitions))
     cursor.tags(flexible)
     return request
+
+
+@cython.cfunc
+def _within(room: cython.longlong, count: cython.longlong) -> cython.longlong:
+    """The count, unless it is beyond what one request may hold."""
+    if count > room:
+        raise MalformedRequestError(f"more than {_MOST_PARTITIONS} topics or partitions in one Produce")
+    return count
 
 
 def response_frame(

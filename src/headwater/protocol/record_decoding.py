@@ -7,10 +7,10 @@ no room is made for more than the bytes can hold.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from headwater.protocol import compression as codecs
-from headwater.protocol.batches import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptBatchError, octets
+from headwater.protocol.batches import HEADER_SIZE, BatchHeader, CorruptBatchError, octets
 from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders
 
 try:
@@ -25,11 +25,6 @@ else:
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-# Declared so, a name is a C variable: quick, and invisible from Python.
-_NO_TIMESTAMP = cython.declare(cython.longlong, NO_TIMESTAMP)
-_EARLIEST_MS = cython.declare(cython.longlong, 1 - 2**63)
-_LATEST_MS = cython.declare(cython.longlong, 2**63 - 1)
 
 
 @cython.final
@@ -78,14 +73,6 @@ class Record:
         )
 
 
-class RecordProblem(NamedTuple):
-    """Why the record at `batch_index` in its batch is refused; `reason` is 'null key' or 'timestamp'."""
-
-    batch_index: int
-    reason: str
-    message: str
-
-
 def decode_records(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
     """The records of one batch; CorruptBatchError if they are not what the header promises."""
     reader: RecordReader = open_batch(octets(buffer), header, limit_bytes)
@@ -101,41 +88,6 @@ def decode_records(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DE
         records.append(record)
     reader.finish()
     return records
-
-
-def validate_records(
-    buffer: Buffer,
-    header: BatchHeader,
-    *,
-    require_keys: bool,
-    min_timestamp_ms: int | None,
-    max_timestamp_ms: int | None,
-    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
-) -> list[RecordProblem]:
-    """What a topic's rules have against the records of a producer's batch; nothing if they may be appended.
-
-    CorruptBatchError if they do not parse or do not take one offset after the other. A record without a time
-    passes.
-    """
-    index: cython.longlong = 0
-    time_ms: cython.longlong
-    needs_key: cython.bint = require_keys
-    earliest_ms: cython.longlong = _EARLIEST_MS if min_timestamp_ms is None else min_timestamp_ms
-    latest_ms: cython.longlong = _LATEST_MS if max_timestamp_ms is None else max_timestamp_ms
-    problems: list[RecordProblem] = []
-    reader: RecordReader = open_batch(octets(buffer), header, limit_bytes)
-    while reader.advance():
-        if reader.offset_delta != index:
-            raise CorruptBatchError(header.position, f"record {index} has offset delta {reader.offset_delta}")
-        if needs_key and reader.key_size < 0:
-            problems.append(RecordProblem(index, "null key", "a compacted topic takes only records with keys"))
-        time_ms = reader.timestamp_ms()
-        if time_ms != _NO_TIMESTAMP and (time_ms < earliest_ms or time_ms > latest_ms):
-            words = _out_of_range(time_ms, min_timestamp_ms, max_timestamp_ms)
-            problems.append(RecordProblem(index, "timestamp", words))
-        index += 1
-    reader.finish()
-    return problems
 
 
 def records_section(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> memoryview:
@@ -162,9 +114,3 @@ def unpack_section(
         return codecs.decompress_onto(header.compression, section, target, at, limit_bytes)
     except codecs.DecompressionError as error:
         raise CorruptBatchError(header.position, str(error)) from error
-
-
-def _out_of_range(time_ms: int, min_timestamp_ms: int | None, max_timestamp_ms: int | None) -> str:
-    earliest = "-" if min_timestamp_ms is None else min_timestamp_ms
-    latest = "-" if max_timestamp_ms is None else max_timestamp_ms
-    return f"timestamp {time_ms} is out of the range that the topic takes, [{earliest}, {latest}]"

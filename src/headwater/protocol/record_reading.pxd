@@ -8,10 +8,13 @@ cdef class RecordReader:
     cdef unsigned char* data
     cdef long long position, at, end, records_count, remaining
     cdef long long base_offset, last_offset_delta, base_timestamp_ms, append_time_ms
-    cdef bint takes_append_time, failed
-    cdef long long timestamp_delta, offset_delta
+    cdef bint takes_append_time
+    cdef int fault
+    cdef long long timestamp_delta, offset_delta, previous_delta, largest_ms
     cdef long long key_at, key_size, value_at, value_size, headers_at, headers_count
     cdef bint advance(self) noexcept nogil
+    cdef bint skip_usual(self, bint needs_key, long long earliest_ms, long long latest_ms) noexcept nogil
+    cdef int find_problem(self, bint without_gaps, bint needs_key, long long earliest_ms, long long latest_ms) noexcept nogil
     cdef long long offset(self) noexcept
     cdef long long timestamp_ms(self) noexcept
     cdef long long headers_size(self) noexcept

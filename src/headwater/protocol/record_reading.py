@@ -26,9 +26,22 @@ DECOMPRESSED_LIMIT_BYTES: Final = 128 << 20
 """The most that the records of one batch may take when decompressed, unless the caller says otherwise."""
 
 # Declared so, a name is a C variable: quick, and invisible from Python.
+_SOUND = cython.declare(cython.int, 0)
+_UNREADABLE = cython.declare(cython.int, 1)
+_NO_TIME = cython.declare(cython.int, 2)
+_OUT_OF_ORDER = cython.declare(cython.int, 3)
+# What `find_problem` tells; `record_checking` has twins of them.
+_WITHOUT_KEY = cython.declare(cython.int, 1)
+_OUT_OF_TIME = cython.declare(cython.int, 2)
 _SMALLEST_RECORD_BYTES = cython.declare(cython.longlong, 7)
+# What the fields of a usual record take at most, but for the bytes of its key and value.
+_USUAL_FIELDS_BYTES = cython.declare(cython.longlong, 16)
 # A delta beyond this is nonsense, and added to a base that is below it too it never overflows.
 _FARTHEST_TIME_MS = cython.declare(cython.longlong, 2**62)
+
+
+class UnpackedTooLargeError(CorruptBatchError):
+    """A batch whose records would take more room, once decompressed, than the caller allows."""
 
 
 class RecordReader:
@@ -48,8 +61,9 @@ class RecordReader:
         self.base_offset = self.last_offset_delta = 0
         self.base_timestamp_ms = self.append_time_ms = 0
         self.takes_append_time = False
-        self.failed = False
+        self.fault = _SOUND
         self.timestamp_delta = self.offset_delta = 0
+        self.previous_delta = self.largest_ms = -1
         self.key_at = self.value_at = self.headers_at = 0
         self.key_size = self.value_size = -1
         self.headers_count = 0
@@ -62,7 +76,7 @@ class RecordReader:
         size: cython.longlong
         if self.remaining <= 0:
             return False
-        self.failed = True
+        self.fault = _UNREADABLE
         size, at = number(data, self.at, self.end, 5)
         end = at + size
         if size < 0 or end > self.end:
@@ -88,10 +102,139 @@ class RecordReader:
         if self.offset_delta < 0 or self.offset_delta > self.last_offset_delta:
             return False
         if self.timestamp_delta > _FARTHEST_TIME_MS or self.timestamp_delta < -_FARTHEST_TIME_MS:
+            self.fault = _NO_TIME
             return False
-        self.failed = False
+        self.fault = _SOUND
         self.at = at
         self.remaining -= 1
+        return True
+
+    def find_problem(
+        self,
+        without_gaps: cython.bint,
+        needs_key: cython.bint,
+        earliest_ms: cython.longlong,
+        latest_ms: cython.longlong,
+    ) -> cython.int:
+        """Steps to the next record that breaks a rule and says which; 0 at the end or where the bytes make no sense.
+
+        Offsets must rise, `without_gaps` by one from nought on. `largest_ms` is kept up to date.
+        """
+        time_ms: cython.longlong
+        problem: cython.int = 0
+        while True:
+            if without_gaps:
+                self.skip_usual(needs_key, earliest_ms, latest_ms)
+            if not self.advance():
+                return 0
+            if self.offset_delta <= self.previous_delta or (
+                without_gaps and self.offset_delta != self.previous_delta + 1
+            ):
+                self.fault = _OUT_OF_ORDER
+                return 0
+            self.previous_delta = self.offset_delta
+            time_ms = self.base_timestamp_ms + self.timestamp_delta
+            if time_ms > self.largest_ms:
+                self.largest_ms = time_ms
+            if needs_key and self.key_size < 0:
+                problem = _WITHOUT_KEY
+            elif (time_ms < earliest_ms or time_ms > latest_ms) and time_ms != -1:
+                problem = _OUT_OF_TIME
+            if problem != 0:
+                return problem
+
+    def skip_usual(
+        self, needs_key: cython.bint, earliest_ms: cython.longlong, latest_ms: cython.longlong
+    ) -> cython.bint:
+        """Passes over records that are as most are: small numbers, no headers, the next offset, nothing against a rule.
+
+        Stops before any other, of which `advance` is the judge; takes half of its time. A record of that kind that is
+        shorter than `_USUAL_FIELDS_BYTES` is left to it too, so that fields are read without looking for the end.
+        """
+        data: cython.p_uchar = self.data
+        end: cython.longlong = self.end - _USUAL_FIELDS_BYTES
+        at: cython.longlong = self.at
+        start: cython.longlong = at
+        stop: cython.longlong
+        raw: cython.longlong
+        time_ms: cython.longlong
+        expected: cython.longlong = self.previous_delta + 1
+        last: cython.longlong = self.last_offset_delta
+        remaining: cython.longlong = self.remaining
+        largest_ms: cython.longlong = self.largest_ms
+        while remaining > 0 and at < end and expected <= last:
+            start = at
+            raw = data[at]
+            at += 1
+            if raw >= 0x80:
+                raw = (raw & 0x7F) | data[at] << 7
+                at += 1
+                if raw >= 0x4000:
+                    raw = (raw & 0x3FFF) | data[at] << 14
+                    at += 1
+            stop = at + (raw >> 1)
+            if raw >= 0x200000 or raw & 1 or stop > self.end:
+                break
+            at += 1
+            raw = data[at]
+            at += 1
+            if raw >= 0x80:
+                raw = (raw & 0x7F) | data[at] << 7
+                at += 1
+                if raw >= 0x4000:
+                    raw = (raw & 0x3FFF) | data[at] << 14
+                    at += 1
+                    if raw >= 0x200000:
+                        break
+            time_ms = self.base_timestamp_ms + ((raw >> 1) ^ -(raw & 1))
+            raw = data[at]
+            at += 1
+            if raw >= 0x80:
+                raw = (raw & 0x7F) | data[at] << 7
+                at += 1
+                if raw >= 0x4000:
+                    raw = (raw & 0x3FFF) | data[at] << 14
+                    at += 1
+            # The key's size: one byte, and -1 for none. An offset of four bytes is not the expected one doubled.
+            if raw != expected << 1 or raw >= 0x200000 or data[at] >= 0x80:
+                break
+            raw = data[at]
+            at += 1
+            if raw & 1:
+                if raw != 1 or needs_key:
+                    break
+            else:
+                at += raw >> 1
+            if at >= end:
+                break
+            raw = data[at]
+            at += 1
+            if raw >= 0x80:
+                raw = (raw & 0x7F) | data[at] << 7
+                at += 1
+                if raw >= 0x4000:
+                    raw = (raw & 0x3FFF) | data[at] << 14
+                    at += 1
+                    if raw >= 0x200000:
+                        break
+            if raw & 1:
+                if raw != 1:
+                    break
+            else:
+                at += raw >> 1
+            if at + 1 != stop or data[at] != 0:
+                break
+            if (time_ms < earliest_ms or time_ms > latest_ms) and time_ms != -1:
+                break
+            if time_ms > largest_ms:
+                largest_ms = time_ms
+            at = start = stop
+            expected += 1
+            remaining -= 1
+        self.at = start
+        self.previous_delta = expected - 1
+        self.remaining = remaining
+        self.largest_ms = largest_ms
         return True
 
     def offset(self) -> cython.longlong:
@@ -110,9 +253,13 @@ class RecordReader:
 
     def finish(self) -> cython.bint:
         """CorruptBatchError unless every record was read and nothing is left."""
-        if self.failed:
+        if self.fault != _SOUND:
             index = self.records_count - self.remaining
-            raise CorruptBatchError(self.position, f"record {index} of {self.records_count} does not parse")
+            if self.fault == _OUT_OF_ORDER:
+                index -= 1
+                raise CorruptBatchError(self.position, f"record {index} has offset delta {self.offset_delta}")
+            what = f"is {self.timestamp_delta} ms away" if self.fault == _NO_TIME else "does not parse"
+            raise CorruptBatchError(self.position, f"record {index} of {self.records_count} {what}")
         if self.at != self.end:
             raise CorruptBatchError(self.position, f"{self.end - self.at} bytes are left behind the last record")
         return True
@@ -187,6 +334,8 @@ def decode_headers(section: bytes) -> RecordHeaders:
 def _decompress(codec: int, section: memoryview, limit_bytes: int, header: BatchHeader) -> memoryview:
     try:
         return codecs.decompress(codec, section, limit_bytes)
+    except codecs.OutputLimitError as error:
+        raise UnpackedTooLargeError(header.position, str(error)) from error
     except codecs.DecompressionError as error:
         raise CorruptBatchError(header.position, str(error)) from error
 

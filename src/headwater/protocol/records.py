@@ -5,7 +5,9 @@ outside of this package imports from here.
 """
 
 from headwater.protocol.batches import (
+    COMPRESSION_MASK,
     HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -20,24 +22,27 @@ from headwater.protocol.batches import (
     next_header,
     parse_header,
     patch_append_time,
+    patch_max_timestamp,
     patch_offsets,
     scan_headers,
 )
-from headwater.protocol.record_columns import BinaryColumn, RecordColumns, decode_columns, join_columns
-from headwater.protocol.record_decoding import (
-    Record,
+from headwater.protocol.record_checking import (
     RecordProblem,
-    decode_records,
-    records_section,
-    unpack_section,
-    validate_records,
+    RecordProblems,
+    RefusedRecordsError,
+    check_records,
+    check_stored_records,
 )
+from headwater.protocol.record_columns import BinaryColumn, RecordColumns, decode_columns, join_columns
+from headwater.protocol.record_decoding import Record, decode_records, records_section, unpack_section
 from headwater.protocol.record_encoding import RecordToWrite, encode_batch, recompress
-from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders
+from headwater.protocol.record_reading import DECOMPRESSED_LIMIT_BYTES, RecordHeaders, UnpackedTooLargeError
 
 __all__ = [
+    "COMPRESSION_MASK",
     "DECOMPRESSED_LIMIT_BYTES",
     "HEADER_SIZE",
+    "LOG_APPEND_TIME_FLAG",
     "LOG_OVERHEAD",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
@@ -50,10 +55,15 @@ __all__ = [
     "RecordColumns",
     "RecordHeaders",
     "RecordProblem",
+    "RecordProblems",
     "RecordToWrite",
     "RefusedBatchError",
+    "RefusedRecordsError",
+    "UnpackedTooLargeError",
     "check_batches",
     "check_produced",
+    "check_records",
+    "check_stored_records",
     "crc_is_valid",
     "decode_columns",
     "decode_records",
@@ -62,10 +72,10 @@ __all__ = [
     "next_header",
     "parse_header",
     "patch_append_time",
+    "patch_max_timestamp",
     "patch_offsets",
     "recompress",
     "records_section",
     "scan_headers",
     "unpack_section",
-    "validate_records",
 ]

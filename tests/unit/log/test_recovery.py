@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwater.log.log import Log
-from headwater.protocol.records import scan_headers
+from headwater.protocol.records import encode_batch, patch_offsets, scan_headers
 
 from .building import NOW_MS, all_records, append, batch, marker, open_log, topic_config
 
@@ -262,3 +262,29 @@ def test_swap_files_replace_the_segments_in_their_range(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in again.segments][:2] == [0, third.base_offset]
     assert len(all_records(again)) == 60
     assert not [name for name in folder.iterdir() if name.suffix in (".swap", ".cleaned", ".deleted")]
+
+
+@pytest.mark.parametrize("harm", [b"", b"\0", b"\0\0\0"], ids=["no value", "one byte", "three bytes"])
+def test_a_marker_that_cannot_be_read_ends_the_log_after_a_crash_and_no_transaction_else(
+    tmp_path: Path, harm: bytes
+) -> None:
+    """Its checksum is right: so it was written, by whatever wrote it."""
+    log = open_log(tmp_path)
+    append(log, batch([b"undecided"], producer=(8, 0, 0), transactional=True))
+    harmed = encode_batch(
+        [(b"\0\0\0\1", harm, (), NOW_MS)], producer_id=8, producer_epoch=0, control=True, transactional=True
+    )
+    append(log, marker(8, 0, commit=True), batch([b"behind"]))
+    log.close()
+    sound = bytearray(marker(8, 0, commit=True))
+    content = last_data_file(tmp_path).read_bytes()
+    at = content.index(sound[21:])
+    patch_offsets(harmed, 0, 1, 0)
+    last_data_file(tmp_path).write_bytes(content[: at - 21] + harmed + content[at - 21 + len(sound) :])
+    for leftover in [*(tmp_path / "events-0").glob("*.snapshot"), *(tmp_path / "events-0").glob("*index")]:
+        leftover.unlink()
+    after_a_stop = open_log(Path(shutil.copytree(tmp_path, tmp_path / "copy")))
+    assert after_a_stop.last_stable_offset == 0
+    assert after_a_stop.log_end_offset == 3
+    after_a_crash = open_log(tmp_path, clean=False)
+    assert after_a_crash.log_end_offset == 1

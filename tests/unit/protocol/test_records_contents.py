@@ -198,19 +198,53 @@ def test_rules_of_a_topic_are_held_against_each_record(records: ModuleType, code
     header = only_header(records, batch)
 
     def problems(**rules: Any) -> list[tuple[int, str]]:
-        found = records.validate_records(
-            batch,
-            header,
-            **{"require_keys": False, "min_timestamp_ms": None, "max_timestamp_ms": None} | rules,
-        )
-        return [(problem.batch_index, problem.reason) for problem in found]
+        with pytest.raises(records.RefusedRecordsError) as refused:
+            records.check_records(batch, header, **rules)
+        found = refused.value.problems
+        assert found.total == len(found.first)
+        assert found.has_timestamp == any(problem.reason == "timestamp" for problem in found.first)
+        return [(problem.batch_index, problem.reason) for problem in found.first]
 
-    assert problems() == []
+    assert records.check_records(batch, header) == T0 + 50, "the largest time"
     assert problems(require_keys=True) == [(1, "null key")]
     assert problems(min_timestamp_ms=T0 - 49) == [(3, "timestamp")]
-    assert problems(min_timestamp_ms=T0 - 50, max_timestamp_ms=T0 + 50) == []
-    assert problems(require_keys=True, max_timestamp_ms=T0 + 49) == [(1, "null key"), (1, "timestamp")]
-    (problem,) = records.validate_records(
-        batch, header, require_keys=False, min_timestamp_ms=None, max_timestamp_ms=T0 + 49
-    )
+    assert records.check_records(batch, header, False, T0 - 50, T0 + 50) == T0 + 50
+    assert problems(require_keys=True, max_timestamp_ms=T0 - 1) == [(0, "timestamp"), (1, "null key")]
+    with pytest.raises(records.RefusedRecordsError) as refused:
+        records.check_records(batch, header, max_timestamp_ms=T0 + 49)
+    (problem,) = refused.value.problems.first
     assert problem.message == f"timestamp {T0 + 50} is out of the range that the topic takes, [-, {T0 + 49}]"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_of_many_problems_the_first_are_told_and_all_are_counted(records: ModuleType, codec: int) -> None:
+    rows = [(None, b"", (), T0)] * 5_000 + [(b"k", b"", (), T0 + 1)]
+    batch = records.encode_batch(rows, compression=codec)
+    with pytest.raises(records.RefusedRecordsError) as refused:
+        records.check_records(batch, only_header(records, batch), require_keys=True, max_timestamp_ms=T0)
+    problems = refused.value.problems
+    assert (len(problems.first), problems.total, problems.has_timestamp) == (100, 5_001, True)
+    assert {problem.reason for problem in problems.first} == {"null key"}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_usual_and_unusual_records_are_walked_alike(records: ModuleType, codec: int) -> None:
+    rows: list[Any] = []
+    for number in range(400):
+        key = (None, b"", b"key", b"k" * 63, b"k" * 64, b"k" * 200)[number % 6]
+        value = (None, b"", b"value", bytes(63), bytes(64), bytes(9_000), b"v" * 100)[number % 7]
+        headers = [("h", b"x")] if number % 11 == 0 else ()
+        rows.append((key, value, headers, T0 + number * 37 % 100_000 - 50_000 * (number % 3)))
+    batch = records.encode_batch(rows, compression=codec)
+    header = only_header(records, batch)
+    assert records.check_records(batch, header) == header.max_timestamp_ms == max(row[3] for row in rows)
+    records.check_stored_records(batch, header)
+
+
+def test_the_largest_time_is_put_into_the_batch_and_its_checksum_is_right(records: ModuleType) -> None:
+    batch = records.encode_batch([(None, b"v", (), T0)], log_append_time_ms=2**63 - 1)
+    header = only_header(records, batch)
+    records.patch_max_timestamp(batch, header, T0)
+    (again,) = records.check_batches(batch, 0, len(batch))
+    assert repr(again) == repr(header)
+    assert (again.max_timestamp_ms, again.is_log_append_time) == (T0, False)

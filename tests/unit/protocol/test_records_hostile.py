@@ -74,8 +74,13 @@ def outcome(records: ModuleType, batch: bytearray) -> Any:
         return [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in decoded]
 
     def problems(header: Any) -> Any:
-        rules = {"require_keys": True, "min_timestamp_ms": T0, "max_timestamp_ms": T0 + 500}
-        return records.validate_records(batch, header, limit_bytes=LIMIT_BYTES, **rules)
+        try:
+            return records.check_records(batch, header, True, T0, T0 + 500, LIMIT_BYTES)
+        except records.RefusedRecordsError as error:
+            return error.problems
+
+    def stored(header: Any) -> Any:
+        return records.check_stored_records(batch, header, limit_bytes=LIMIT_BYTES)
 
     def columns() -> Any:
         found = records.decode_columns(batch, 0, len(batch), limit_bytes=LIMIT_BYTES)
@@ -86,6 +91,9 @@ def outcome(records: ModuleType, batch: bytearray) -> Any:
         seen: list[Any] = [attempt(columns)]
         for header in records.scan_headers(batch, 0, len(batch)):
             seen += [attempt(lambda h=header: contents(h)), attempt(lambda h=header: problems(h))]
+            seen.append(attempt(lambda h=header: stored(h)))
+            if isinstance(seen[-2], int):
+                assert not isinstance(seen[-3], str), "what may be appended can be read"
             seen.append(attempt(lambda h=header: bytes(records.recompress(batch, h, 0))))
         return seen
 
@@ -191,13 +199,12 @@ def test_a_count_that_the_bytes_cannot_hold_makes_no_room(records: ModuleType) -
 
 
 def test_validation_wants_one_offset_after_the_other(records: ModuleType) -> None:
-    rules = {"require_keys": False, "min_timestamp_ms": None, "max_timestamp_ms": None}
     record = "0e 00 00 {} 01 02 76 00"
     for deltas, message in ((("00", "00"), "record 1 has offset delta 0"), (("02", "00"), "record 0 has")):
         batch = batch_of(bytes.fromhex("".join(record.format(delta) for delta in deltas)), 2)
         (header,) = records.check_batches(batch, 0, len(batch))
         with pytest.raises(records.CorruptBatchError, match=message):
-            records.validate_records(batch, header, **rules)
+            records.check_records(batch, header)
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])

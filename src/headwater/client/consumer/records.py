@@ -479,7 +479,7 @@ class FetchedBatches:
         """Goes behind the open batch if all of it was taken."""
         reader: RecordReader = self._reader
         header = self._header
-        if header is not None and (reader.failed or reader.remaining == 0):
+        if header is not None and (reader.fault or reader.remaining == 0):
             try:
                 reader.finish()
             except CorruptBatchError as error:

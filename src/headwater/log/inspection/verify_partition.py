@@ -21,7 +21,7 @@ from headwater.log.segment import (
     TXN_INDEX_SUFFIX,
     StoredBatch,
 )
-from headwater.protocol.records import BatchHeader, CorruptBatchError, check_batches
+from headwater.protocol.records import BatchHeader, CorruptBatchError, check_batches, check_stored_records
 
 _OFFSET_DIGITS = 20
 
@@ -149,6 +149,8 @@ class PartitionCheck:
             check_batches(stored.buffer, start, start + header.size, strict=False)
         except CorruptBatchError as error:
             yield error.reason
+        else:
+            yield from _record_faults(stored)
         if header.base_offset < next_offset:
             yield f"offset {header.base_offset} where {next_offset} or more should follow"
         if header.last_offset - base_offset > LARGEST_RELATIVE_OFFSET:
@@ -176,6 +178,17 @@ class PartitionCheck:
             epoch, start_offset = self._epochs[-1]
             what = f"epoch {epoch} starts at {start_offset}, but the log ends at {self.end_offset}"
             yield Fault(self._path(LEADER_EPOCHS), None, what)
+
+
+def _record_faults(stored: StoredBatch) -> Iterator[str]:
+    header = stored.header
+    try:
+        largest_ms = check_stored_records(stored.buffer, header)
+    except CorruptBatchError as error:
+        yield f"{error.reason}: offsets {header.base_offset} to {header.last_offset} cannot be read"
+        return
+    if header.records_count and not header.is_log_append_time and header.max_timestamp_ms != largest_ms:
+        yield f"its largest timestamp is said to be {header.max_timestamp_ms}, but is {largest_ms}: retention is misled"
 
 
 def _is_of(name: str, suffix: str) -> bool:
