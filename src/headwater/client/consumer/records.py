@@ -483,7 +483,7 @@ class FetchedBatches:
             try:
                 reader.finish()
             except CorruptBatchError as error:
-                self._stumble(header, error, not reader.failed)
+                self._stumble(header, error, not reader.fault)
                 return True
             self._reader = None
             self._go_behind(header)
