@@ -3,7 +3,9 @@
 Produce and Fetch take the byte lanes. Every other API goes through kio to a module of `handlers` named like the API,
 imported at its first request, which speaks one version (`VERSION`). Its `handle` is a plain function or a coroutine
 function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
-version bridge cannot know.
+version bridge cannot know. `handle` may also be a generator: what it yields is time for others (`services/turns.py`).
+
+What is long is done in slices: a request in a long frame is read so, and the response to anything written so.
 """
 
 import asyncio
@@ -11,12 +13,13 @@ import functools
 import importlib
 import logging
 import types
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.broker.handlers import fetch, produce
 from headwater.broker.services.clock import now_ms
+from headwater.broker.services.turns import GivenUpError, Pace, Turns, Work
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from headwater.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
+
+_LONG_FRAME_BYTES: Final = 16 * 1024
+"""A longer request is read in slices: up to here kio and the bridge between versions take a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,11 @@ class RequestContext:
         """The coordinators' time."""
         return now_ms()
 
+    @property
+    def pace(self) -> Pace:
+        """For a handler that does many things one after another."""
+        return Pace(self.broker.dispatcher.turns)
+
     async def settle(self, answer: Any) -> Any:
         """A coordinator's answer, waited for if it waits."""
         return await answer if isinstance(answer, asyncio.Future) else answer
@@ -63,14 +74,18 @@ class _Route(NamedTuple):
 
     decode: Callable[[bytes, int], Any]
     """Reads the request, whose body begins at a position of the frame, as `handle` takes it."""
+    decode_long: Callable[[bytes, int], Work[Any]]
+    """The same in slices."""
     handle: Callable[[RequestContext, Any], Any]
-    encode: Callable[[int, Any], bytes]
-    """Writes the reply with a correlation id, from what `handle` comes to."""
+    encode: Callable[[int, Any], "bytes | Work[bytes]"]
+    """Writes the reply with a correlation id, from what `handle` comes to; in slices when it is long."""
+    refuse_items: Callable[[], Any]
+    """The response to a request with too many items, or None."""
 
 
 @functools.cache
 def _route(key: int, version: int) -> _Route:
-    from headwater.protocol import messages
+    from headwater.protocol import long_messages, messages
 
     api = SERVED[key]
     module = importlib.import_module(f"headwater.broker.handlers.{api.name}")
@@ -82,12 +97,20 @@ def _route(key: int, version: int) -> _Route:
     def decode(frame: bytes, body: int) -> Any:
         return messages.convert(messages.decode_request(api, version, frame, body), spoken_type)
 
-    def encode(correlation_id: int, response: Any) -> bytes:
+    def decode_long(frame: bytes, body: int) -> Work[Any]:
+        return long_messages.read_request(api, version, spoken_type, frame, body)
+
+    def encode(correlation_id: int, response: Any) -> bytes | Work[bytes]:
         if adapt is not None:
             response = adapt(response, version)
+        if long_messages.is_long(response):
+            return long_messages.write_response(api, version, correlation_id, response)
         return messages.encode_response(api, version, correlation_id, response)
 
-    return _Route(decode, module.handle, encode)
+    def refuse_items() -> Any:
+        return long_messages.refusal(api, version)
+
+    return _Route(decode, decode_long, module.handle, encode, refuse_items)
 
 
 class Dispatcher:
@@ -95,6 +118,7 @@ class Dispatcher:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.turns: Final = Turns()
         self._queue = asyncio.Semaphore(broker.config.queued_max_requests)
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
@@ -128,26 +152,81 @@ class Dispatcher:
 
     def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
         route = _route(header.api.key, header.version)
-        request = route.decode(bytes(frame), header.body)
         context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
-        answer = route.handle(context, request)
-        encode = functools.partial(route.encode, header.correlation_id)
+        if len(frame) > _LONG_FRAME_BYTES:
+            work = self._answer_long(connection, route, header, context, bytes(frame))
+            return self._start(self._finish(connection, work))
+        answer = route.handle(context, route.decode(bytes(frame), header.body))
+        if isinstance(answer, types.GeneratorType):
+            answer = self.turns.begin(answer)
         # Not by `Awaitable`, which asks Python code for every answer.
         if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
-            return encode(answer)
+            reply = self._encode(route, header.correlation_id, answer)
+            if isinstance(reply, bytes):
+                return reply
+            return self._start(self._finish(connection, reply))
         if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
             # It waits for others, a rebalance say: that is no work, and takes no place in the queue.
-            answer.add_done_callback(functools.partial(self._answer_waiting, connection, encode))
+            answer.add_done_callback(functools.partial(self._answer_waiting, connection, route, header.correlation_id))
             return PENDING
-        task = asyncio.ensure_future(self._finish(connection, answer, encode))
+        return self._start(self._finish(connection, self._settle(route, header.correlation_id, answer)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> Any:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return PENDING
 
-    async def _finish(self, connection: Connection, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> None:
+    def _encode(self, route: _Route, correlation_id: int, response: Any) -> "bytes | Coroutine[Any, Any, bytes]":
+        """The reply, or what goes on with a long one."""
+        reply = route.encode(correlation_id, response)
+        return reply if isinstance(reply, bytes) else self.turns.begin(reply)
+
+    async def _settle(self, route: _Route, correlation_id: int, answer: Awaitable[Any]) -> bytes:
+        async with self._queue:
+            response = await answer
+        reply = self._encode(route, correlation_id, response)
+        return reply if isinstance(reply, bytes) else await reply
+
+    async def _answer_long(
+        self, connection: Connection, route: _Route, header: RequestHeader, context: RequestContext, frame: bytes
+    ) -> bytes:
+        """The reply to a long frame. What it becomes in memory is a multiple of it, so only a few are looked at."""
+        from headwater.protocol.long_messages import TooManyItemsError
+
+        turns = self.turns
+        async with turns.few:
+            try:
+                request = await turns.finish(route.decode_long(frame, header.body), lambda: not connection.closed)
+            except TooManyItemsError as error:
+                answer = route.refuse_items()
+                if answer is None:
+                    raise MalformedRequestError(f"{header.api.name} v{header.version}: {error}") from error
+            else:
+                del frame
+                await turns.next()
+                answer = route.handle(context, request)
+                if isinstance(answer, types.GeneratorType):
+                    answer = await turns.finish(answer)
+                elif isinstance(answer, types.CoroutineType):
+                    answer = await answer
+            if not isinstance(answer, asyncio.Future):
+                reply = route.encode(header.correlation_id, answer)
+                return reply if isinstance(reply, bytes) else await turns.finish(reply, lambda: not connection.closed)
+        encoded = self._encode(route, header.correlation_id, await answer)
+        return encoded if isinstance(encoded, bytes) else await encoded
+
+    async def _finish(self, connection: Connection, work: Coroutine[Any, Any, bytes]) -> None:
+        """Sends the reply when it is there."""
+        from headwater.protocol.long_messages import ResponseTooLongError
+
         try:
-            async with self._queue:
-                reply = encode(await answer)
+            reply = await work
+        except GivenUpError:
+            return
+        except (MalformedRequestError, ResponseTooLongError) as error:
+            connection.close(str(error))
+            return
         except Exception:
             logger.exception("a request of %s failed; this is a bug in headwater", connection.peer)
             connection.close("its request could not be answered")
@@ -155,17 +234,20 @@ class Dispatcher:
         connection.reply(reply)
 
     def _answer_waiting(
-        self, connection: Connection, encode: Callable[[Any], bytes], answer: "asyncio.Future[Any]"
+        self, connection: Connection, route: _Route, correlation_id: int, answer: "asyncio.Future[Any]"
     ) -> None:
         if answer.cancelled():
             return
         try:
-            reply = encode(answer.result())
+            reply = self._encode(route, correlation_id, answer.result())
         except Exception:
             logger.exception("a waiting request of %s failed; this is a bug in headwater", connection.peer)
             connection.close("its request could not be answered")
             return
-        connection.reply(reply)
+        if isinstance(reply, bytes):
+            connection.reply(reply)
+        else:
+            self._start(self._finish(connection, reply))
 
     def _refuse_version(self, header: RequestHeader) -> bytes:
         """A version that is not served ends the connection, except for ApiVersions: KIP-511 answers it in version 0."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from headwater.protocol import kafka_types as _kafka_types  # first: see its docstring
 from headwater.protocol.apis import Api
+from headwater.protocol.each import Each
 from headwater.protocol.entity_writing import entity_writer
 from headwater.protocol.errors import MalformedRequestError
 
@@ -91,13 +92,12 @@ def _converter(source: Any, target: Any) -> _Converter:
 def _make_converter(source: Any, target: Any) -> _Converter:
     given = {field.name for field in dataclasses.fields(source)}
     source_hints, target_hints = typing.get_type_hints(source), typing.get_type_hints(target)
-    copied: list[tuple[str, _Converter | None]] = []
-    constants: dict[str, object] = {}
-    for field in dataclasses.fields(target):
-        if field.name in given:
-            copied.append((field.name, _field_converter(source_hints[field.name], target_hints[field.name])))
-        elif field.default is dataclasses.MISSING:
-            constants[field.name] = _zero(target_hints[field.name])
+    constants = absent_fields(source, target)
+    copied = [
+        (field.name, _field_converter(source_hints[field.name], target_hints[field.name]))
+        for field in dataclasses.fields(target)
+        if field.name in given
+    ]
 
     def apply(message: Any) -> Any:
         values = {
@@ -109,9 +109,20 @@ def _make_converter(source: Any, target: Any) -> _Converter:
     return apply
 
 
+def absent_fields(source: Any, target: Any) -> dict[str, object]:
+    """What the fields of `target` hold that `source` does not have, where the schema names no default."""
+    given = {field.name for field in dataclasses.fields(source)}
+    hints = typing.get_type_hints(target)
+    return {
+        field.name: _zero(hints[field.name])
+        for field in dataclasses.fields(target)
+        if field.name not in given and field.default is dataclasses.MISSING
+    }
+
+
 def _field_converter(source: Any, target: Any) -> _Converter | None:
     """How a field's value changes between versions; None when it goes over as it is."""
-    source_entity, target_entity = _entity_in(source), _entity_in(target)
+    source_entity, target_entity = entity_in(source), entity_in(target)
     if source_entity is None or target_entity is None or source_entity is target_entity:
         return None
     one = _converter(source_entity, target_entity)
@@ -119,16 +130,18 @@ def _field_converter(source: Any, target: Any) -> _Converter | None:
     def many(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple([one(item) for item in value])
+        if isinstance(value, Each):
+            return Each(one, value)
         return None if value is None else one(value)
 
     return many
 
 
-def _entity_in(hint: Any) -> type[Any] | None:
+def entity_in(hint: Any) -> type[Any] | None:
     """The nested entity type inside `X`, `X | None`, `tuple[X, ...]` or `tuple[X, ...] | None`."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) in (tuple, typing.Union):
         for inner in typing.get_args(hint):
-            found = None if inner is Ellipsis else _entity_in(inner)
+            found = None if inner is Ellipsis else entity_in(inner)
             if found is not None:
                 return found
         return None
@@ -136,7 +149,7 @@ def _entity_in(hint: Any) -> type[Any] | None:
 
 
 @dataclasses.dataclass
-class _Nothing:
+class Nothing:
     """A message without fields: converted, it is another one with all its defaults."""
 
 
@@ -157,5 +170,5 @@ def _zero(hint: Any) -> object:
     if hint is bool:
         return False
     if dataclasses.is_dataclass(hint):
-        return _converter(_Nothing, hint)(_Nothing())
+        return _converter(Nothing, hint)(Nothing())
     return 0

@@ -26,7 +26,7 @@ FETCH_VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
 
 
 def nested(entity: type[Any], field: str) -> type[Any]:
-    found = messages._entity_in(typing.get_type_hints(entity)[field])
+    found = messages.entity_in(typing.get_type_hints(entity)[field])
     assert found is not None
     return found
 

@@ -4,6 +4,7 @@ The rules for values are in `headwater.config`; here they meet the broker that h
 worked out, which finds everything that is wrong with it, and then made durable.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import IntEnum
@@ -77,6 +78,14 @@ async def alter(broker: "Broker", wanted: Sequence[ResourceChange], *, validate_
         except ApiError as error:
             answers.append(error)
     return answers
+
+
+def same_for(resource: Resource) -> Resource:
+    """The one way to name a resource that has several names: `07` and `7` are the same broker."""
+    if resource.type == ResourceType.BROKER and resource.name:
+        with contextlib.suppress(ValueError):
+            return Resource(resource.type, str(int(resource.name)))
+    return resource
 
 
 def describe(broker: "Broker", resource: Resource, names: Collection[str] | None) -> list[ConfigEntry]:

@@ -189,9 +189,9 @@ class GroupShard:
             refusal = OffsetDeleteResponse(error_code=error.code, throttle_time=NO_THROTTLE, topics=())
             return Outcome(response=refusal)
 
-    def list_groups(self) -> list[ListedGroup]:
-        """All groups; filters are the caller's."""
-        return [listed(group) for group in self._groups.values()]
+    def list_groups(self) -> Iterator[ListedGroup]:
+        """All groups that are there now, each as it is when its turn comes; filters are the caller's."""
+        return map(listed, list(self._groups.values()))
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """One group of DescribeGroups, which knows classic groups only."""

@@ -61,8 +61,8 @@ class TransactionFilter:
 
 def listed(
     transactions: Mapping[str, Transaction], wanted: TransactionFilter, now_ms: int
-) -> Iterator[ListedTransaction]:
-    """The transactional ids that a filter accepts."""
+) -> Iterator[ListedTransaction | None]:
+    """The transactional ids that a filter accepts, and None for each of the others."""
     for transactional_id, transaction in transactions.items():
         if wanted.accepts(transactional_id, transaction, now_ms):
             yield ListedTransaction(
@@ -70,6 +70,8 @@ def listed(
                 producer_id=ProducerId(transaction.producer_id),
                 transaction_state=transaction.state.label,
             )
+        else:
+            yield None
 
 
 def described(transactional_id: str, transaction: Transaction | None) -> DescribedTransaction:

@@ -37,7 +37,7 @@ pairs = st.none() | st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 
 
 
 def nested(entity: type[Any], field: str) -> type[Any]:
-    found = messages._entity_in(typing.get_type_hints(entity)[field])
+    found = messages.entity_in(typing.get_type_hints(entity)[field])
     assert found is not None
     return found
 
