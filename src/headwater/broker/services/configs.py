@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.broker.services.partition import Topic
 from headwater.broker.services.topic_requests import UNKNOWN_TOPIC, check_topic_name
+from headwater.broker.services.turns import Pace
 from headwater.config import (
     AlterOperation,
     ConfigChange,
@@ -62,21 +63,34 @@ class ResourceChange(NamedTuple):
     replace: bool
 
 
-async def alter(broker: "Broker", wanted: Sequence[ResourceChange], *, validate_only: bool) -> list[ApiError | None]:
-    """Changes each resource, or says why not; the answers are in the order of `wanted`."""
-    times = Counter(change.resource for change in wanted)
-    answers: list[ApiError | None] = []
-    for change in wanted:
+async def alter(
+    broker: "Broker",
+    resources: Sequence[Resource],
+    change: Callable[[int], ResourceChange],
+    *,
+    pace: Pace,
+    validate_only: bool,
+) -> dict[Resource, ApiError | None]:
+    """Changes each resource as `change` says of its number, or says why not."""
+    times: Counter[Resource] = Counter()
+    for resource in resources:
+        times[resource] += 1
+        await pace.pause()
+    answers: dict[Resource, ApiError | None] = {}
+    for number, resource in enumerate(resources):
+        await pace.pause()
+        if resource in answers:
+            continue
         try:
-            if times[change.resource] > 1:
+            if times[resource] > 1:
                 raise ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
             async with broker.topics.changing:
-                apply = _prepare(broker, change)
+                apply = _prepare(broker, change(number))
                 if not validate_only:
                     await apply()
-            answers.append(None)
+            answers[resource] = None
         except ApiError as error:
-            answers.append(error)
+            answers[resource] = error
     return answers
 
 

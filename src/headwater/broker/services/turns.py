@@ -40,15 +40,18 @@ class Turns:
         self._is_dealing = False
         self._spent_s = 0.0
 
-    def begin(self, work: Work[T]) -> T | Coroutine[Any, Any, T]:
-        """What `work` comes to when the slice that is left of this turn is enough for it, else the rest of it."""
+    def begin(self, work: Work[T], *, is_large: bool = True) -> T | Coroutine[Any, Any, T]:
+        """What `work` comes to when the slice that is left of this turn is enough for it, else the rest of it.
+
+        The rest waits for its place among the few that are worked on, unless it is not `is_large` in memory.
+        """
         started_s = perf_counter()
         until_s = started_s + SLICE_S - self._spent_s
         try:
             while True:
                 awaited = next(work)
                 if awaited is not None or perf_counter() >= until_s:
-                    return self._rest(work, awaited)
+                    return self._rest(work, awaited) if is_large else self._go_on(work, awaited)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         finally:
@@ -61,8 +64,10 @@ class Turns:
 
     async def _rest(self, work: Work[T], awaited: Awaitable[Any] | None) -> T:
         async with self.few:
-            go_on = functools.partial(next, work) if awaited is None else await _outcome(awaited, work)
-            return await self.finish(work, go_on=go_on)
+            return await self._go_on(work, awaited)
+
+    async def _go_on(self, work: Work[T], awaited: Awaitable[Any] | None) -> T:
+        return await self.finish(work, go_on=None if awaited is None else await _outcome(awaited, work))
 
     async def finish(
         self, work: Work[T], is_wanted: Callable[[], bool] | None = None, *, go_on: _GoOn | None = None
