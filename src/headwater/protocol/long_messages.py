@@ -146,17 +146,17 @@ def write_response(api: Api, version: int, correlation_id: int, response: Any) -
 
 
 def _entity(layout: _Layout, frame: bytes, position: int, budget: _Budget) -> Generator[None, None, tuple[Any, int]]:
+    """Steps to the entity at `position`, and to the position behind it."""
     values: dict[str, Any] = {}
     for field in layout.fields:
-        if not field.is_array:
-            values[field.name], position = field.read(frame, position)
-            continue
-        length, after = _array_length(frame, position, layout.flexible)
-        budget.take(length or 0)
-        if field.entity is None or length is None:
-            values[field.name], position = field.read(frame, position)
-        else:
-            values[field.name], position = yield from _rows(field, length, frame, after, budget)
+        if field.is_array:
+            length, after = _array_length(frame, position, layout.flexible)
+            budget.take(length or 0)
+            if field.entity is not None and length is not None:
+                values[field.name], position = yield from _rows(field, length, frame, after, budget)
+                continue
+        values[field.name], size = field.read(frame, position)
+        position += size
     if layout.flexible:
         position = _after_tags(frame, position)
     return layout.target(**layout.absent, **{name: values[name] for name in layout.kept}), position
@@ -178,11 +178,11 @@ def _rows(
         read = entity_reader(field.entity)
         for number in range(length):
             try:
-                row, after = read(frame, position)
+                row, size = read(frame, position)
+                position += size
             except KeyError:
                 # kio's word for a tagged field that it does not know, of which Kafka says to step over it.
-                row, after = yield from _entity(layout, frame, position, budget)
-            position = after
+                row, position = yield from _entity(layout, frame, position, budget)
             rows.append(convert(row, target))
             if not number % _ROWS_AT_ONCE:
                 yield
@@ -190,7 +190,9 @@ def _rows(
 
 
 def _array_length(frame: bytes, position: int, flexible: bool) -> tuple[int | None, int]:
-    length, after = (read_compact_array_length if flexible else read_legacy_array_length)(frame, position)
+    """The number of an array's items, None for a null array, and the position of the first."""
+    length, size = (read_compact_array_length if flexible else read_legacy_array_length)(frame, position)
+    after = position + size
     if length is None or length == -1:
         return None, after
     if not 0 <= length <= len(frame) - after:
@@ -199,13 +201,15 @@ def _array_length(frame: bytes, position: int, flexible: bool) -> tuple[int | No
 
 
 def _after_tags(frame: bytes, position: int) -> int:
-    count, position = read_unsigned_varint(frame, position)
+    count, size = read_unsigned_varint(frame, position)
+    position += size
     for _ in range(count):
-        _, position = read_unsigned_varint(frame, position)
-        size, position = read_unsigned_varint(frame, position)
-        position += size
+        for _ in ("tag", "size"):
+            number, size = read_unsigned_varint(frame, position)
+            position += size
+        position += number
         if position > len(frame):
-            raise MalformedRequestError(f"a tagged field of {size} bytes in a frame of {len(frame)}")
+            raise MalformedRequestError(f"a tagged field of {number} bytes in a frame of {len(frame)}")
     return position
 
 

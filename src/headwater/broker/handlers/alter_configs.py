@@ -1,8 +1,8 @@
 """AlterConfigs, v0 to v2: replaces all settings of a resource; what is not named takes its default again.
 
 Deprecated since Kafka 2.3 for exactly that reason, and still used by old tools. The versions differ in
-encoding only. Each resource succeeds or fails as a whole; one that is named twice fails, and is answered once. Left out:
-what `describe_configs` leaves out.
+encoding only. Each resource succeeds or fails as a whole; one that is named twice fails, and is answered once.
+Left out: what `describe_configs` leaves out.
 """
 
 from typing import TYPE_CHECKING

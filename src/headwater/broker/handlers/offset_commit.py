@@ -36,18 +36,16 @@ def handle(context: "RequestContext", given: RequestWithRetention | OffsetCommit
     caller, retention_ms = context.caller, None
     if isinstance(given, RequestWithRetention) and given.retention_time >= timedelta(0):
         retention_ms = given.retention_time // _MILLISECOND
-    request = convert(given, OffsetCommitRequest)
 
-    def decide(piece: OffsetCommitRequest) -> Any:
+    def decide(piece: RequestWithRetention | OffsetCommitRequest) -> Any:
+        request = convert(piece, OffsetCommitRequest)
         return context.broker.groups.call(
-            piece.group_id,
-            lambda shard, waiter, now_ms: shard.commit_offsets(piece, caller, now_ms, retention_ms),
-            lambda error_code: _refused(piece, error_code),
+            request.group_id,
+            lambda shard, waiter, now_ms: shard.commit_offsets(request, caller, now_ms, retention_ms),
+            lambda error_code: _refused(request, error_code),
         )
 
-    if is_short(request.topics):
-        return decide(request)
-    return in_pieces(request, request.topics, decide, OffsetCommitResponse)
+    return decide(given) if is_short(given.topics) else in_pieces(given, given.topics, decide, OffsetCommitResponse)
 
 
 def _refused(request: OffsetCommitRequest, error_code: ErrorCode) -> OffsetCommitResponse:
