@@ -22,6 +22,8 @@ from headwater.broker.services.purgatory import Purgatory
 from headwater.broker.services.replica_moves import ReplicaMoves
 from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.threads import run_to_end
+from headwater.broker.services.topic_directory import BrokerTopics
+from headwater.broker.services.topic_news import TopicNews
 from headwater.broker.services.topics import Topics
 from headwater.cluster.changes import BrokerConfigured
 from headwater.config import BrokerConfig, Listener
@@ -75,6 +77,8 @@ class Broker:
         self.moves = ReplicaMoves(self)
         self.producer_ids = ProducerIds(self.failures.journal)
         self.markers = MarkerWriter(self)
+        self.topic_directory = BrokerTopics(self.topics, lambda: self.topic_news.tell_later())
+        self.topic_news = TopicNews(self, self.topic_directory.learn)
         self.groups = group_coordinator(self)
         self.transactions = transaction_coordinator(self)
         try:
@@ -96,6 +100,7 @@ class Broker:
         if not self._running:
             return
         self._running = False
+        self.topic_news.stop()
         self.groups.stop()
         self.transactions.stop()
         await asyncio.sleep(0)  # whoever waited in a group hears of it before the connections close
@@ -145,8 +150,7 @@ class Broker:
             for coordinator in (self.groups, self.transactions):
                 if deleted == coordinator.topic:
                     coordinator.stop()
-            self.groups.each(lambda shard, now_ms: shard.topics_deleted({deleted}, now_ms))
-        self.groups.each(lambda shard, now_ms: shard.topics_changed(now_ms))
+        self.topic_news.tell(deleted)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` on the loop; it ends with the broker at the latest."""

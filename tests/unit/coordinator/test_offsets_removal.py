@@ -71,7 +71,7 @@ def test_the_offsets_of_deleted_topics_go() -> None:
     driver.commit({_KEY: 1, ("payments", 0): 2})
     driver.commit({("payments", 1): 2}, group="other")
     driver.commit_in_transaction(5, {("payments", 1): 3})
-    driver.carry_out(driver.shard.topics_deleted(["payments"], driver.now_ms))
+    driver.carry_out_all(driver.shard.topics_deleted(["payments"], driver.now_ms))
     driver.end_transaction(5, committed=True)
     assert driver.committed() == {_KEY: 1}
     assert driver.committed("other") == {}

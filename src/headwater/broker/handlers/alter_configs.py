@@ -1,7 +1,7 @@
 """AlterConfigs, v0 to v2: replaces all settings of a resource; what is not named takes its default again.
 
 Deprecated since Kafka 2.3 for exactly that reason, and still used by old tools. The versions differ in
-encoding only. Each resource succeeds or fails as a whole; one that is named twice fails, and is answered once.
+encoding only. Each resource succeeds or fails as a whole; one that is named twice fails.
 Left out: what `describe_configs` leaves out.
 """
 
@@ -29,7 +29,7 @@ async def handle(context: "RequestContext", request: AlterConfigsRequest) -> Alt
         pace=context.pace,
         validate_only=request.validate_only,
     )
-    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=each(_response, errors.items()))
+    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=each(_response, errors))
 
 
 def _response(answer: tuple[Resource, ApiError | None]) -> AlterConfigsResourceResponse:

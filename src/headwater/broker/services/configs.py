@@ -70,17 +70,15 @@ async def alter(
     *,
     pace: Pace,
     validate_only: bool,
-) -> dict[Resource, ApiError | None]:
+) -> list[tuple[Resource, ApiError | None]]:
     """Changes each resource as `change` says of its number, or says why not."""
     times: Counter[Resource] = Counter()
     for resource in resources:
         times[resource] += 1
         await pace.pause()
-    answers: dict[Resource, ApiError | None] = {}
+    answers: list[tuple[Resource, ApiError | None]] = []
     for number, resource in enumerate(resources):
         await pace.pause()
-        if resource in answers:
-            continue
         try:
             if times[resource] > 1:
                 raise ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
@@ -88,9 +86,9 @@ async def alter(
                 apply = _prepare(broker, change(number))
                 if not validate_only:
                     await apply()
-            answers[resource] = None
+            answers.append((resource, None))
         except ApiError as error:
-            answers[resource] = error
+            answers.append((resource, error))
     return answers
 
 

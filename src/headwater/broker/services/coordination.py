@@ -329,6 +329,10 @@ class Coordinator(Generic[S]):
             raise ApiError(ErrorCode.coordinator_load_in_progress, f"{self.topic} is being loaded")
         return list(self._running.values())
 
+    def loaded(self) -> list[RunningShard[S]]:
+        """The shards that are loaded by now."""
+        return [running for running in self._running.values() if running.is_loaded]
+
     def call(self, key: str, decide: Callable[[S, Waiter, int], Outcome], refused: Refused) -> Any:
         """The response to a request about `key`, or a future of it."""
         try:

@@ -211,7 +211,7 @@ class TransactionShard:
         return Outcome(records=[records.encode(transactional_id, None) for transactional_id in expired])
 
     def list_transactions(self, wanted: TransactionFilter, now_ms: int) -> Iterator[ListedTransaction | None]:
-        """What ListTransactions tells of this shard, id by id; None for one that the filter does not accept."""
+        """What ListTransactions tells of this shard, id by id; None for every pause in between."""
         return listing.listed(self._transactions.copy(), wanted, now_ms)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
