@@ -35,7 +35,7 @@ async def handle(context: "RequestContext", request: IncrementalAlterConfigsRequ
         pace=context.pace,
         validate_only=request.validate_only,
     )
-    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=each(_response, errors.items()))
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=each(_response, errors))
 
 
 def _response(answer: tuple[Resource, ApiError | None]) -> AlterConfigsResourceResponse:
