@@ -244,9 +244,9 @@ def _row_by_row(value: Any) -> Any:
     long_rows = {}
     for rows in entity_plan(type(value)).rows:
         values = None if rows is None else getattr(value, rows.name)
-        if rows is not None and isinstance(values, tuple) and values:
-            has_rows = any(entity_plan(type(values[0])).rows)
-            if has_rows or len(values) > _SHORT_ROWS:
+        if rows is not None and values:
+            has_rows = any(entity_plan(rows.entity).rows)
+            if has_rows or (len(values) > _SHORT_ROWS and isinstance(values, tuple)):
                 long_rows[rows.name] = Each(_row_by_row if has_rows else _itself, values)
     return dataclasses.replace(value, **long_rows) if long_rows else value
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from headwater.broker.services.turns import Work
+from headwater.protocol.each import each
 from headwater.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -45,7 +46,7 @@ def in_pieces(request: R, topics: Sequence[Any], decide: Callable[[R], Any], res
         return answered
     kind = type(answered.topics[0])
     return dataclasses.replace(
-        answered, topics=tuple(kind(name=name, partitions=tuple(partitions)) for name, partitions in rows.items())
+        answered, topics=each(lambda row: kind(name=row[0], partitions=tuple(row[1])), rows.items())
     )
 
 
