@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -35,6 +36,10 @@ class LoopTurns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # The turn that sent an answer may go on after it has come.
+        ended = threading.Event()
+        self._loop.call_soon_threadsafe(self._loop.call_soon, ended.set)
+        ended.wait()
         self._running = False
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.broker.services import fetch_sessions
 from headwater.broker.services.fetch_sessions import FetchContext, FetchSessions, Session
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.fetch_lane import FetchPartition, FetchRequest, PartitionResult
@@ -338,3 +339,21 @@ def test_the_cache_never_holds_more_than_its_slots(slots: int, uses: list[tuple[
             continue
         made.append(context.session_id)
         assert len(sessions) <= slots
+
+
+def test_a_partition_that_is_named_twice_is_fetched_once_as_it_was_named_last() -> None:
+    sessions = FetchSessions(10)
+    for epoch in (-1, 0):
+        context = sessions.context(request(0, epoch, [wish(0, 1), wish(1, 5), wish(0, 9)]), False, 0.0)
+        assert [(wanted.partition, wanted.fetch_offset) for _, wanted in context.wanted] == [(0, 9), (1, 5)]
+
+
+def test_all_sessions_together_are_bounded_in_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "_MOST_PARTITIONS", 5)
+    sessions = FetchSessions(10)
+    first = new_session(sessions, 0, 1, 2)
+    assert sessions.context(request(0, 0, map(wish, range(3))), False, 0.0).session_id == 0
+    with pytest.raises(ApiError):
+        sessions.context(request(first, 1, map(wish, range(6))), False, 0.0)
+    assert len(sessions) == 0
+    assert new_session(sessions, *range(5))

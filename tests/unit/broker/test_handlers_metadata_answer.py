@@ -120,7 +120,7 @@ def test_topics_and_partitions(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_partition_whose_log_dir_is_offline_has_no_leader(version: int) -> None:
     answer = MetadataAnswer(node=NODE, cluster_id="a-cluster", topics=[topic("half", 2)])
-    answer.topics[0].partitions[1].is_offline = True
+    next(iter(answer.topics)).partitions[1].is_offline = True
     assert written(answer, version) == body_by_kio(answer, version)
 
 

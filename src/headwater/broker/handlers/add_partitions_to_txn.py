@@ -3,7 +3,7 @@
 Up to v3 a producer names one transaction. v4 and v5 are between brokers: many transactions, each added to or, with
 `verify_only`, only asked about. v2 answers a fenced producer with PRODUCER_FENCED. When one partition of a transaction
 does not exist none is added: it is told so and the others OPERATION_NOT_ATTEMPTED. A partition that is named twice is
-added, and answered, once.
+added, and answered, once (Apache answers it twice).
 """
 
 import asyncio

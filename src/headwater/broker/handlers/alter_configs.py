@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from headwater.broker.services.configs import Resource, ResourceChange, alter
+from headwater.broker.services.configs import Resource, ResourceChange, alter, check_settings
 from headwater.config import AlterOperation
 from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
@@ -43,6 +43,7 @@ def _response(answer: tuple[Resource, ApiError | None]) -> AlterConfigsResourceR
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
+    check_settings(len(resource.configs), ErrorCode.invalid_request)
     return ResourceChange(
         resource=Resource(resource.resource_type, resource.resource_name),
         changes=[(config.name, AlterOperation.SET, config.value) for config in resource.configs],

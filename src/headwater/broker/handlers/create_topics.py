@@ -20,6 +20,7 @@ from kio.schema.create_topics.v7.response import (
     CreateTopicsResponse,
 )
 
+from headwater.broker.services.configs import check_settings
 from headwater.broker.services.topic_requests import (
     check_new_topic,
     check_partition_count,
@@ -93,6 +94,7 @@ async def _create(context: "RequestContext", wanted: CreatableTopic, validate_on
 
 
 def _overrides(broker: "Broker", wanted: CreatableTopic) -> dict[str, str]:
+    check_settings(len(wanted.configs), ErrorCode.invalid_config)
     given = {config.name: config.value for config in wanted.configs}
     missing = [name for name, value in given.items() if value is None]
     if missing:

@@ -17,7 +17,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from headwater.broker.services.configs import Resource, ResourceChange, alter
+from headwater.broker.services.configs import Resource, ResourceChange, alter, check_settings
 from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i8
@@ -49,6 +49,7 @@ def _response(answer: tuple[Resource, ApiError | None]) -> AlterConfigsResourceR
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
+    check_settings(len(resource.configs), ErrorCode.invalid_request)
     return ResourceChange(
         resource=Resource(resource.resource_type, resource.resource_name),
         changes=[(config.name, config.config_operation, config.value) for config in resource.configs],

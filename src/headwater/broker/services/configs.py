@@ -8,7 +8,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.broker.services.partition import Topic
 from headwater.broker.services.topic_requests import UNKNOWN_TOPIC, check_topic_name
@@ -34,6 +34,8 @@ from headwater.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
+
+_MOST_SETTINGS: Final = 1_000
 
 _Apply = Callable[[], Awaitable[None]]
 
@@ -61,6 +63,12 @@ class ResourceChange(NamedTuple):
     resource: Resource
     changes: Sequence[tuple[str, int, str | None]]
     replace: bool
+
+
+def check_settings(count: int, code: ErrorCode) -> None:
+    """Refuses more settings than anything has, before each of them is looked at."""
+    if count > _MOST_SETTINGS:
+        raise ApiError(code, f"{count} settings for one resource; {_MOST_SETTINGS} are allowed")
 
 
 async def alter(

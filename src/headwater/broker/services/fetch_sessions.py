@@ -6,6 +6,9 @@ Rules, as in Kafka:
 - Every other epoch must be the one after the last; it wraps from 2**31-1 to 1.
 - An incremental answer holds only partitions with records, an error, or a changed high watermark or log start.
 - A partition that gave records goes to the back of the row, so that none starves behind a busy one.
+- A partition that a request names twice is fetched once, as it was named last.
+
+Unlike Kafka's, the cache is bounded in the partitions of all sessions too: beyond that a client gets no session.
 """
 
 import random
@@ -20,6 +23,8 @@ from headwater.protocol.fetch_lane import FetchPartition, FetchRequest, Partitio
 _FINAL_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 0
 _EVICTABLE_AFTER_S: Final = 120.0
+_MOST_PARTITIONS: Final = 500_000
+"""In all sessions together: some hundred megabytes."""
 
 Key = tuple[str | bytes, int]
 
@@ -101,6 +106,7 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -109,8 +115,8 @@ class FetchSessions:
         """The context of a request; ApiError for a session that is unknown or out of step."""
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
             if request.session_id:
-                self._sessions.pop(request.session_id, None)
-            wanted = list(flatten(request))
+                self._drop(request.session_id)
+            wanted = _once(request)
             if request.session_epoch == _FINAL_EPOCH or not wanted:
                 return FetchContext(wanted, None, full=True)
             return FetchContext(wanted, self._new_session(request, by_topic_id, now_s), full=True)
@@ -121,15 +127,25 @@ class FetchSessions:
             raise ApiError(ErrorCode.invalid_fetch_session_epoch, f"the session is at epoch {session.epoch}")
         if session.by_topic_id != by_topic_id:
             raise ApiError(ErrorCode.fetch_session_topic_id_error, "the session names its topics the other way")
+        before = len(session.partitions)
         session.update(request)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > _MOST_PARTITIONS:
+            self._drop(session.session_id)
+            raise ApiError(ErrorCode.fetch_session_id_not_found, f"more than {_MOST_PARTITIONS} partitions in sessions")
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         session.last_used_s = now_s
         self._sessions.move_to_end(session.session_id)
         wanted = [(topic, cached.wanted) for (topic, _), cached in session.partitions.items()]
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._drop(session.session_id)
             return FetchContext(wanted, None, full=True)
         return FetchContext(wanted, session, full=False)
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
 
     def _new_session(self, request: FetchRequest, by_topic_id: bool, now_s: float) -> Session | None:
         if len(self._sessions) >= self._slots and not self._evict_one(now_s):
@@ -139,6 +155,9 @@ class FetchSessions:
             session_id = random.randrange(1, 0x7FFFFFFF)  # noqa: S311 -- as in Kafka, it only keeps mix-ups apart
         session = Session(session_id, by_topic_id, last_used_s=now_s)
         session.update(request)
+        if self._partitions + len(session.partitions) > _MOST_PARTITIONS:
+            return None
+        self._partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
 
@@ -149,8 +168,14 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now_s - oldest.last_used_s < _EVICTABLE_AFTER_S:
             return False
-        del self._sessions[oldest.session_id]
+        self._drop(oldest.session_id)
         return True
+
+
+def _once(request: FetchRequest) -> list[tuple[str | bytes, FetchPartition]]:
+    """The partitions of a request, each once."""
+    wanted = {(topic, partition.partition): partition for topic, partition in flatten(request)}
+    return [(topic, partition) for (topic, _), partition in wanted.items()]
 
 
 def flatten(request: FetchRequest) -> Iterable[tuple[str | bytes, FetchPartition]]:
