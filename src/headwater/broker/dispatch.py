@@ -15,7 +15,7 @@ import logging
 import types
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headwater.broker.handlers import fetch, produce
 from headwater.broker.services.clock import now_ms
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headwater.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LONG_FRAME_BYTES: Final = 16 * 1024
 """A longer request is read in slices: up to here kio and the bridge between versions take a few milliseconds."""
@@ -113,6 +115,44 @@ def _route(key: int, version: int) -> _Route:
     return _Route(decode, decode_long, module.handle, encode, refuse_items)
 
 
+def _long_steps(
+    route: _Route, header: RequestHeader, context: RequestContext, connection: Connection, frame: bytes
+) -> "Work[bytes | asyncio.Future[Any]]":
+    """Steps to the reply to a long frame, or to the future of its response."""
+    from headwater.protocol.long_messages import TooManyItemsError
+
+    try:
+        request = yield from _unless_closed(connection, route.decode_long(frame, header.body))
+    except TooManyItemsError as error:
+        answer = route.refuse_items()
+        if answer is None:
+            raise MalformedRequestError(f"{header.api.name} v{header.version}: {error}") from error
+    else:
+        answer = route.handle(context, request)
+        if isinstance(answer, types.GeneratorType):
+            answer = yield from answer
+        elif isinstance(answer, (types.CoroutineType, asyncio.Task)):
+            answer = yield answer
+        if isinstance(answer, asyncio.Future):
+            return answer
+    reply = route.encode(header.correlation_id, answer)
+    if not isinstance(reply, bytes):
+        reply = yield from _unless_closed(connection, reply)
+    return reply
+
+
+def _unless_closed(connection: Connection, work: Work[T]) -> Work[T]:
+    """The same work, given up when there is nobody left to answer."""
+    while not connection.closed:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        yield None
+    work.close()
+    raise GivenUpError
+
+
 class Dispatcher:
     """Answers the frames of all connections of one broker."""
 
@@ -154,22 +194,24 @@ class Dispatcher:
         route = _route(header.api.key, header.version)
         context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
         if len(frame) > _LONG_FRAME_BYTES:
-            work = self._answer_long(connection, route, header, context, bytes(frame))
-            return self._start(self._finish(connection, work))
+            reply = self.turns.begin(_long_steps(route, header, context, connection, bytes(frame)))
+            if isinstance(reply, types.CoroutineType):
+                return self._start(
+                    self._finish(connection, self._settle_long(connection, route, header.correlation_id, reply))
+                )
+            return self._wait_for(connection, route, header, reply) if isinstance(reply, asyncio.Future) else reply
         answer = route.handle(context, route.decode(bytes(frame), header.body))
         if isinstance(answer, types.GeneratorType):
             answer = self.turns.begin(answer)
         # Not by `Awaitable`, which asks Python code for every answer.
         if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
-            reply = self._encode(route, header.correlation_id, answer)
+            reply = self._encode(connection, route, header.correlation_id, answer)
             if isinstance(reply, bytes):
                 return reply
             return self._start(self._finish(connection, reply))
         if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
-            # It waits for others, a rebalance say: that is no work, and takes no place in the queue.
-            answer.add_done_callback(functools.partial(self._answer_waiting, connection, route, header.correlation_id))
-            return PENDING
-        return self._start(self._finish(connection, self._settle(route, header.correlation_id, answer)))
+            return self._wait_for(connection, route, header, answer)
+        return self._start(self._finish(connection, self._settle(connection, route, header.correlation_id, answer)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> Any:
         task = asyncio.ensure_future(work)
@@ -177,44 +219,37 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return PENDING
 
-    def _encode(self, route: _Route, correlation_id: int, response: Any) -> "bytes | Coroutine[Any, Any, bytes]":
+    def _encode(
+        self, connection: Connection, route: _Route, correlation_id: int, response: Any
+    ) -> "bytes | Coroutine[Any, Any, bytes]":
         """The reply, or what goes on with a long one."""
         reply = route.encode(correlation_id, response)
-        return reply if isinstance(reply, bytes) else self.turns.begin(reply)
+        return reply if isinstance(reply, bytes) else self.turns.begin(_unless_closed(connection, reply))
 
-    async def _settle(self, route: _Route, correlation_id: int, answer: Awaitable[Any]) -> bytes:
+    async def _settle(
+        self, connection: Connection, route: _Route, correlation_id: int, answer: Awaitable[Any]
+    ) -> bytes:
         async with self._queue:
             response = await answer
-        reply = self._encode(route, correlation_id, response)
+        reply = self._encode(connection, route, correlation_id, response)
         return reply if isinstance(reply, bytes) else await reply
 
-    async def _answer_long(
-        self, connection: Connection, route: _Route, header: RequestHeader, context: RequestContext, frame: bytes
+    async def _settle_long(
+        self, connection: Connection, route: _Route, correlation_id: int, work: "Awaitable[bytes | asyncio.Future[Any]]"
     ) -> bytes:
-        """The reply to a long frame. What it becomes in memory is a multiple of it, so only a few are looked at."""
-        from headwater.protocol.long_messages import TooManyItemsError
-
-        turns = self.turns
-        async with turns.few:
-            try:
-                request = await turns.finish(route.decode_long(frame, header.body), lambda: not connection.closed)
-            except TooManyItemsError as error:
-                answer = route.refuse_items()
-                if answer is None:
-                    raise MalformedRequestError(f"{header.api.name} v{header.version}: {error}") from error
-            else:
-                del frame
-                await turns.next()
-                answer = route.handle(context, request)
-                if isinstance(answer, types.GeneratorType):
-                    answer = await turns.finish(answer)
-                elif isinstance(answer, types.CoroutineType):
-                    answer = await answer
-            if not isinstance(answer, asyncio.Future):
-                reply = route.encode(header.correlation_id, answer)
-                return reply if isinstance(reply, bytes) else await turns.finish(reply, lambda: not connection.closed)
-        encoded = self._encode(route, header.correlation_id, await answer)
+        """The reply to a long request; one that waits for others takes no place among the few meanwhile."""
+        reply = await work
+        if isinstance(reply, bytes):
+            return reply
+        encoded = self._encode(connection, route, correlation_id, await reply)
         return encoded if isinstance(encoded, bytes) else await encoded
+
+    def _wait_for(
+        self, connection: Connection, route: _Route, header: RequestHeader, answer: "asyncio.Future[Any]"
+    ) -> Any:
+        """It waits for others, a rebalance say: that is no work, and takes no place in the queue."""
+        answer.add_done_callback(functools.partial(self._answer_waiting, connection, route, header.correlation_id))
+        return PENDING
 
     async def _finish(self, connection: Connection, work: Coroutine[Any, Any, bytes]) -> None:
         """Sends the reply when it is there."""
@@ -239,7 +274,7 @@ class Dispatcher:
         if answer.cancelled():
             return
         try:
-            reply = self._encode(route, correlation_id, answer.result())
+            reply = self._encode(connection, route, correlation_id, answer.result())
         except Exception:
             logger.exception("a waiting request of %s failed; this is a bug in headwater", connection.peer)
             connection.close("its request could not be answered")
