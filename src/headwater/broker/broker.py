@@ -25,6 +25,8 @@ from headwater.broker.services.record_checks import RecordChecks
 from headwater.broker.services.replica_moves import ReplicaMoves
 from headwater.broker.services.storage import StartupError, Storage, effective_config
 from headwater.broker.services.threads import run_to_end
+from headwater.broker.services.topic_directory import BrokerTopics
+from headwater.broker.services.topic_news import TopicNews
 from headwater.broker.services.topics import Topics
 from headwater.cluster.changes import BrokerConfigured
 from headwater.config import BrokerConfig, Listener
@@ -85,6 +87,8 @@ class Broker:
         self.moves = ReplicaMoves(self)
         self.producer_ids = ProducerIds(self.failures.journal)
         self.markers = MarkerWriter(self)
+        self.topic_directory = BrokerTopics(self.topics, lambda: self.topic_news.tell_later())
+        self.topic_news = TopicNews(self, self.topic_directory.learn)
         self.groups = group_coordinator(self)
         self.transactions = transaction_coordinator(self)
         try:
@@ -108,6 +112,7 @@ class Broker:
             return
         self._running = False
         self.watchdog.stop()
+        self.topic_news.stop()
         self.groups.stop()
         self.transactions.stop()
         await asyncio.sleep(0)  # whoever waited in a group hears of it before the connections close
@@ -158,8 +163,7 @@ class Broker:
             for coordinator in (self.groups, self.transactions):
                 if deleted == coordinator.topic:
                     coordinator.stop()
-            self.groups.each(lambda shard, now_ms: shard.topics_deleted({deleted}, now_ms))
-        self.groups.each(lambda shard, now_ms: shard.topics_changed(now_ms))
+        self.topic_news.tell(deleted)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` on the loop; it ends with the broker at the latest."""

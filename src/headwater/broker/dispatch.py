@@ -3,9 +3,10 @@
 Produce and Fetch take the byte lanes. Every other API goes through kio to a module of `handlers` named like the API,
 imported at its first request, which speaks one version (`VERSION`). Its `handle` is a plain function or a coroutine
 function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
-version bridge cannot know.
+version bridge cannot know. `handle` may also be a generator: what it yields is time for others (`services/turns.py`).
 
-What waits for its place in the queue is dropped when the client hangs up; what has begun is finished.
+What is long is done in slices: a request in a long frame is read so, and the response to anything written so. What is
+not begun is dropped when the client hangs up, as is what is read or written for it; what a handler began is finished.
 """
 
 import asyncio
@@ -21,17 +22,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.broker.handlers import fetch, produce
 from headwater.broker.services.clock import now_ms
-from headwater.broker.services.turns import Turns
+from headwater.broker.services.turns import Pace, Turns, Work
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import LONG_S, PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
-from headwater.protocol.errors import ApiError, MalformedRequestError
+from headwater.protocol.errors import ApiError, MalformedRequestError, TooManyItemsError
 from headwater.protocol.headers import RequestHeader, read_header
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
+
+_LONG_FRAME_BYTES: Final = 16 * 1024
+"""A longer request is read in slices: up to here kio and the bridge between versions take a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,11 @@ class RequestContext:
         """The coordinators' time."""
         return now_ms()
 
+    @property
+    def pace(self) -> Pace:
+        """For a handler that does many things one after another."""
+        return Pace(self.broker.dispatcher.turns)
+
     async def settle(self, answer: Any) -> Any:
         """A coordinator's answer, waited for if it waits."""
         return await answer if isinstance(answer, asyncio.Future) else answer
@@ -68,14 +77,18 @@ class _Route(NamedTuple):
 
     decode: Callable[[bytes, int], Any]
     """Reads the request, whose body begins at a position of the frame, as `handle` takes it."""
+    decode_long: Callable[[bytes, int], Work[Any]]
+    """The same in slices."""
     handle: Callable[[RequestContext, Any], Any]
-    encode: Callable[[int, Any], bytes]
-    """Writes the reply with a correlation id, from what `handle` comes to."""
+    encode: Callable[[int, Any], "bytes | Work[bytes]"]
+    """Writes the reply with a correlation id, from what `handle` comes to; in slices when it is long."""
+    refuse_items: Callable[[], Any]
+    """The response to a request with too many items, or None."""
 
 
 @functools.cache
 def _route(key: int, version: int) -> _Route:
-    from headwater.protocol import messages
+    from headwater.protocol import long_messages, messages
 
     api = SERVED[key]
     module = importlib.import_module(f"headwater.broker.handlers.{api.name}")
@@ -87,16 +100,24 @@ def _route(key: int, version: int) -> _Route:
     def decode(frame: bytes, body: int) -> Any:
         return messages.convert(messages.decode_request(api, version, frame, body), spoken_type)
 
-    def encode(correlation_id: int, response: Any) -> bytes:
+    def decode_long(frame: bytes, body: int) -> Work[Any]:
+        return long_messages.read_request(api, version, spoken_type, frame, body)
+
+    def encode(correlation_id: int, response: Any) -> bytes | Work[bytes]:
         if adapt is not None:
             response = adapt(response, version)
+        if long_messages.is_long(response):
+            return long_messages.write_response(api, version, correlation_id, response)
         return messages.encode_response(api, version, correlation_id, response)
 
-    return _Route(decode, module.handle, encode)
+    def refuse_items() -> Any:
+        return long_messages.refusal(api, version)
+
+    return _Route(decode, decode_long, module.handle, encode, refuse_items)
 
 
 class _Work:
-    """A request that takes a place in the queue: `steps` come to its reply, or to None when it is given later."""
+    """A request that is worked on: `steps` come to its reply, or to None when it is given later."""
 
     __slots__ = ("connection", "coroutines", "frame_bytes", "header", "steps")
 
@@ -157,7 +178,7 @@ class Dispatcher:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
     def under_way(self) -> Iterator[str]:
-        """The requests that have a place in the queue or wait for one, in words."""
+        """The requests that are worked on, or wait for it, in words."""
         return map(str, list(self._tasks.values()))
 
     def _handle_message(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Any:
@@ -165,21 +186,26 @@ class Dispatcher:
         if route is None:
             copy = bytes(frame)
             return self._start(_Work(connection, header, len(copy), self._first_of_its_kind(connection, header, copy)))
-        request = route.decode(bytes(frame), header.body)
         context = RequestContext(self._broker, header.version, header.client_id(frame), connection.peer)
-        answer = route.handle(context, request)
-        encode = functools.partial(route.encode, header.correlation_id)
+        if len(frame) > _LONG_FRAME_BYTES:
+            steps = self._answer_long(connection, route, header, context, bytes(frame))
+            return self._start(_Work(connection, header, len(frame), steps))
+        answer = route.handle(context, route.decode(bytes(frame), header.body))
+        if isinstance(answer, types.GeneratorType):
+            answer = self.turns.begin(answer)
         # Not by `Awaitable`, which asks Python code for every answer.
         if not isinstance(answer, (types.CoroutineType, asyncio.Future)):
-            return encode(answer)
+            reply = self._encode(route, header.correlation_id, answer)
+            return reply if isinstance(reply, bytes) else self._start(_Work(connection, header, len(frame), reply))
         if isinstance(answer, asyncio.Future) and not isinstance(answer, asyncio.Task):
             # It waits for others, a rebalance say: that is no work, and takes no place in the queue. What was asked
             # stands without the client: a member of a group stays one until its session ends, as in Kafka.
-            callback = functools.partial(self._answer_waiting, connection, encode)
+            callback = functools.partial(self._answer_waiting, connection, route, header)
             answer.add_done_callback(callback)
             connection.may_drop(functools.partial(answer.remove_done_callback, callback))
             return PENDING
-        return self._start(_Work(connection, header, len(frame), self._finish(answer, encode), answer))
+        steps = self._settle(connection, route, header.correlation_id, answer)
+        return self._start(_Work(connection, header, len(frame), steps, answer))
 
     async def _first_of_its_kind(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes | None:
         """The first request of a version imports its modules, which may take longer than anything that it asks for."""
@@ -194,9 +220,10 @@ class Dispatcher:
         return None if reply is PENDING else reply
 
     def _start(self, work: _Work) -> Any:
-        """Works on a request when the queue has a place for it, and replies."""
+        """Replies when the steps have come to it."""
         task = asyncio.ensure_future(self._carry_out(work))
         self._tasks[task] = work
+        # The steps say when they must not be dropped any more.
         work.connection.may_drop(task.cancel)
         task.add_done_callback(self._ended)
         return PENDING
@@ -211,29 +238,74 @@ class Dispatcher:
     async def _carry_out(self, work: _Work) -> None:
         connection = work.connection
         try:
-            async with self._queue:
-                connection.on_close = None  # from here on it is finished, so that nothing is left half done
-                reply = await work.steps
+            reply = await work.steps
         except Exception as error:
             connection.close(reason_to_close(connection, error))
             return
         if reply is not None:
             connection.reply(reply)
 
-    async def _finish(self, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> bytes:
-        return encode(await answer)
+    def _encode(self, route: _Route, correlation_id: int, response: Any) -> "bytes | Coroutine[Any, Any, bytes]":
+        """The reply, or what goes on with a long one."""
+        reply = route.encode(correlation_id, response)
+        return reply if isinstance(reply, bytes) else self.turns.begin(reply)
+
+    async def _settle(
+        self, connection: Connection, route: _Route, correlation_id: int, answer: Awaitable[Any]
+    ) -> bytes:
+        async with self._queue:
+            connection.on_close = None  # from here on it is finished, so that nothing is left half done
+            response = await answer
+        reply = self._encode(route, correlation_id, response)
+        return reply if isinstance(reply, bytes) else await self._droppable(connection, reply)
+
+    async def _droppable(self, connection: Connection, steps: Awaitable[bytes]) -> bytes:
+        task = asyncio.current_task()
+        assert task is not None
+        connection.may_drop(task.cancel)
+        return await steps
+
+    async def _answer_long(
+        self, connection: Connection, route: _Route, header: RequestHeader, context: RequestContext, frame: bytes
+    ) -> bytes:
+        """The reply to a long frame. What it becomes in memory is a multiple of it, so only a few are looked at."""
+        turns = self.turns
+        async with turns.few:
+            try:
+                request = await turns.finish(route.decode_long(frame, header.body))
+            except TooManyItemsError as error:
+                answer = route.refuse_items()
+                if answer is None:
+                    raise MalformedRequestError(f"{header.api.name} v{header.version}: {error}") from error
+            else:
+                del frame
+                await turns.next()
+                connection.on_close = None
+                answer = route.handle(context, request)
+                if isinstance(answer, types.GeneratorType):
+                    answer = await turns.finish(answer)
+                elif isinstance(answer, types.CoroutineType):
+                    answer = await answer
+            if not isinstance(answer, asyncio.Future):
+                reply = route.encode(header.correlation_id, answer)
+                return reply if isinstance(reply, bytes) else await self._droppable(connection, turns.finish(reply))
+        encoded = self._encode(route, header.correlation_id, await self._droppable(connection, answer))
+        return encoded if isinstance(encoded, bytes) else await encoded
 
     def _answer_waiting(
-        self, connection: Connection, encode: Callable[[Any], bytes], answer: "asyncio.Future[Any]"
+        self, connection: Connection, route: _Route, header: RequestHeader, answer: "asyncio.Future[Any]"
     ) -> None:
         if answer.cancelled() or connection.closed:
             return
         try:
-            reply = encode(answer.result())
+            reply = self._encode(route, header.correlation_id, answer.result())
         except Exception as error:
             connection.close(reason_to_close(connection, error))
             return
-        connection.reply(reply)
+        if isinstance(reply, bytes):
+            connection.reply(reply)
+        else:
+            self._start(_Work(connection, header, 0, reply))
 
     def _refuse_version(self, header: RequestHeader) -> bytes:
         """A version that is not served ends the connection, except for ApiVersions: KIP-511 answers it in version 0."""
@@ -250,7 +322,9 @@ class Dispatcher:
 
 def reason_to_close(connection: Connection, error: Exception) -> str:
     """What the log says of a connection that ends because of its request. Only a fault of ours gets a traceback."""
-    if isinstance(error, (MalformedRequestError, ProtocolViolationError, ApiError)):
+    from headwater.protocol.long_messages import ResponseTooLongError
+
+    if isinstance(error, (MalformedRequestError, ProtocolViolationError, ResponseTooLongError, ApiError)):
         return str(error)
     logger.error("a request of %s failed; this is a bug in headwater", connection.peer, exc_info=error)
     return "its request could not be answered"

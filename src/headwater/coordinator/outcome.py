@@ -5,7 +5,7 @@ records, then replays them into the shard, then gives the answers out. What a re
 session ends) may change while deciding.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType, Protocol
 from uuid import UUID
@@ -92,5 +92,9 @@ class TopicDirectory(Protocol):
     def topic_name(self, topic_id: UUID) -> str | None:
         """A topic's name."""
 
-    def topic_names(self) -> Iterable[str]:
-        """All topics, internal ones too."""
+    def topics_matching(self, pattern: str) -> tuple[str, ...] | None:
+        """The names of all topics that match, in order; None while that is not known yet.
+
+        Whoever runs the shards finds it out, as it may take long, and lets the groups look at their topics again.
+        `PatternError` when the text is no pattern.
+        """

@@ -5,6 +5,7 @@ are refused here too. Characters are ASCII's, as topic names are: a class is the
 purpose: scripts (`\\p{Greek}`; general categories such as `\\p{Lu}` are known) and `\\C`.
 """
 
+import functools
 import unicodedata
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Final
 
 _MAX_REPEAT: Final = 1000
 _MAX_DEPTH: Final = 100
+_LONGEST_BOUNDS: Final = len("{12345,12345}")
 
 
 class PatternError(ValueError):
@@ -135,8 +137,9 @@ class _Parser:
 
     def _items(self) -> list[Node]:
         if self._accept("\\Q"):
-            quoted, _, rest = self._text[self._at :].partition("\\E")
-            self._at = len(self._text) - len(rest)
+            end = self._text.find("\\E", self._at)
+            quoted = self._text[self._at : end if end >= 0 else None]
+            self._at += len(quoted) + (2 if end >= 0 else 0)
             return [self._literal(char) for char in quoted]
         item = self._item()
         return [] if item is None else [item]
@@ -155,8 +158,10 @@ class _Parser:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._accept(sign):
                 return bounds
-        end = self._text.find("}", self._at)
-        if not self._text.startswith("{", self._at) or end < 0:
+        if not self._peek("{"):
+            return None
+        end = self._text.find("}", self._at, self._at + _LONGEST_BOUNDS)
+        if end < 0:
             return None
         least, comma, most = self._text[self._at + 1 : end].partition(",")
         if not _is_number(least) or not (_is_number(most) or not most):
@@ -237,7 +242,7 @@ class _Parser:
                 high = self._class_item()
                 if isinstance(high, frozenset) or high < low:
                     raise PatternError(f"invalid character class range before {self._text[self._at :]}")
-                chars |= {char for char in _ALL if low <= char <= high} | {low, high}
+                chars |= _range(low, high)
             else:
                 chars.add(low)
         cased = self._cased(chars)
@@ -286,7 +291,7 @@ class _Parser:
         name = name.removeprefix("^")
         if not found or name not in _CATEGORIES:
             raise PatternError(f"invalid character class range: \\{letter}{{{name}}}")
-        chars = _those(lambda char: unicodedata.category(char).startswith(name))
+        chars = _in_category(name)
         return _ALL - chars if negated else chars
 
     def _escaped_char(self) -> str:
@@ -326,9 +331,7 @@ class _Parser:
         return self._cased({char})
 
     def _cased(self, chars: Set[str]) -> Chars:
-        if not self._flags.i:
-            return Chars(frozenset(chars))
-        return Chars(frozenset(chars).union(*(char.lower() + char.upper() for char in chars)))
+        return _chars(frozenset(chars), self._flags.i)
 
     def _next(self) -> str:
         if self._at >= len(self._text):
@@ -347,6 +350,26 @@ class _Parser:
         if found:
             self._at += len(text)
         return found
+
+
+# What the parts of a pattern stand for is worked out once: a long pattern may have the same part a thousand times.
+
+
+@functools.lru_cache(maxsize=200)
+def _chars(chars: frozenset[str], ignores_case: bool) -> Chars:
+    if not ignores_case:
+        return Chars(chars)
+    return Chars(chars.union(*(char.lower() + char.upper() for char in chars)))
+
+
+@functools.lru_cache(maxsize=200)
+def _range(low: str, high: str) -> frozenset[str]:
+    return frozenset(map(chr, range(ord(low), min(ord(high), 127) + 1))) | {low, high}
+
+
+@functools.lru_cache(maxsize=200)
+def _in_category(name: str) -> frozenset[str]:
+    return _those(lambda char: unicodedata.category(char).startswith(name))
 
 
 def _is_number(text: str) -> bool:

@@ -2,14 +2,24 @@
 
 The pattern comes from a client and is matched on the broker's only thread, so the time must be bound: the tree becomes
 an automaton that reads a name once, one step for each character, as in RE2. Steps are worked out when first needed.
+
+A pattern is bounded: in its length before anything is made of it, in the points of its automaton, and in what is kept
+of its steps, a few megabytes. One step takes a millisecond at worst, so whoever has much to match takes them one by one
+(`steps`).
 """
 
+import functools
+from collections.abc import Generator
 from typing import Final
 
 from headwater.coordinator.pattern_syntax import WORD, Chars, Choice, Node, PatternError, Place, Repeat, Row, parse
 
-_MAX_POINTS: Final = 10_000
-_MAX_STATES: Final = 1_000
+MAX_LENGTH: Final = 4_000
+"""In characters: some hundred names of topics, one after the other."""
+_MAX_POINTS: Final = 2_000
+_MAX_KEPT: Final = 20_000
+"""Points in all states that are kept, a state counting for eight more and a way to another for two."""
+_PATTERNS_KEPT: Final = 8
 
 
 class Pattern:
@@ -27,13 +37,30 @@ class Pattern:
         self._holds: list[str | None] = [None]
         self._ways: list[list[int]] = [[]]
         self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._kept = 0
+        if len(text) > MAX_LENGTH:
+            raise PatternError(f"{len(text)} characters; {MAX_LENGTH} are allowed")
         self._start = self._state(frozenset({self._build(parse(text), 0)}), "")
 
     def matches(self, name: str) -> bool:
         """Whether the whole of `name` matches."""
+        steps = self.steps(name)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def steps(self, name: str) -> Generator[None, None, bool]:
+        """Whether the whole of `name` matches, with a pause after every step that had to be worked out."""
         state = self._start
         for char in name:
-            state = state.after.get(char) or self._step(state, char)
+            known = state.after.get(char)
+            if known is None:
+                state = self._step(state, char)
+                yield
+            else:
+                state = known
         if state.accepts is None:
             state.accepts = 0 in self._reachable(state, "")
         return state.accepts
@@ -78,6 +105,7 @@ class Pattern:
         points = (point for point in self._reachable(state, char) if char in (self._reads[point] or ()))
         after = self._state(frozenset(way for point in points for way in self._ways[point]), char)
         state.after[char] = after
+        self._kept += 2
         return after
 
     def _reachable(self, state: "_State", following: str) -> set[int]:
@@ -99,8 +127,9 @@ class Pattern:
         key = (points, "" if not before else "w" if before in WORD else "-")
         state = self._states.get(key)
         if state is None:
-            if len(self._states) >= _MAX_STATES:
+            if self._kept + len(points) + 8 > _MAX_KEPT:
                 self._forget()
+            self._kept += len(points) + 8
             state = self._states[key] = _State(*key)
         return state
 
@@ -109,6 +138,14 @@ class Pattern:
         for state in self._states.values():
             state.after.clear()
         self._states.clear()
+        self._start.after.clear()
+        self._kept = 0
+
+
+@functools.lru_cache(maxsize=_PATTERNS_KEPT)
+def compiled(text: str) -> Pattern:
+    """A pattern, the same as before when it was asked for lately."""
+    return Pattern(text)
 
 
 class _State:

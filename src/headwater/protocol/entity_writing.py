@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headwater.protocol.entity_shapes import Shape, shapes
 from headwater.protocol.wire import length_bytes, string_bytes, uvarint_bytes
@@ -33,20 +33,55 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_THROTTLE: Final = timedelta(0)
 
 
+class Rows(NamedTuple):
+    """An array of entities in an entity: where a long one can be written row by row."""
+
+    name: str
+    entity: type[Any]
+    flexible: bool
+
+
+class Plan(NamedTuple):
+    """How entities of one type are written: the steps, and for each whether it writes nothing but an array of rows."""
+
+    steps: list[Write]
+    rows: list[Rows | None]
+
+
 def entity_writer(entity: type[Any]) -> Write:
     """What writes entities of this type."""
     found = _writers.get(entity)
     if found is None:
-        found = _writers[entity] = _make_writer(entity)
+        found = _writers[entity] = _make_writer(entity_plan(entity).steps)
     return found
 
 
 _writers: dict[type[Any], Write] = {}
 
 
-def _make_writer(entity: type[Any]) -> Write:
+def _make_writer(steps: list[Write]) -> Write:
+    def write(parts: list[bytes], value: Any) -> None:
+        for step in steps:
+            step(parts, value)
+
+    return write
+
+
+def entity_plan(entity: type[Any]) -> Plan:
+    """How entities of this type are written."""
+    found = _plans.get(entity)
+    if found is None:
+        found = _plans[entity] = _make_plan(entity)
+    return found
+
+
+_plans: dict[type[Any], Plan] = {}
+
+
+def _make_plan(entity: type[Any]) -> Plan:
     flexible = entity.__flexible__
     steps: list[Write] = []
+    rows: dict[int, Rows] = {}
     run: list[tuple[str, str]] = []
     tagged: list[tuple[int, str, object, Write]] = []
     for shape in shapes(entity):
@@ -56,16 +91,13 @@ def _make_writer(entity: type[Any]) -> Write:
             run.append((shape.name, _FIXED[shape.kind]))
         else:
             _end_run(run, steps)
+            if shape.is_array and shape.nested is not None:
+                rows[len(steps)] = Rows(shape.name, shape.nested, flexible)
             steps.append(_field_writer(shape.name, _value_writer(shape, flexible)))
     _end_run(run, steps)
     if flexible:
         steps.append(_tags_writer(sorted(tagged, key=lambda row: row[0])))
-
-    def write(parts: list[bytes], value: Any) -> None:
-        for step in steps:
-            step(parts, value)
-
-    return write
+    return Plan(steps, [rows.get(number) for number in range(len(steps))])
 
 
 def _end_run(run: list[tuple[str, str]], steps: list[Write]) -> None:

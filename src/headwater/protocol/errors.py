@@ -21,5 +21,9 @@ class MalformedRequestError(ValueError):
     """Bytes that are no request of the protocol. The connection they came from is closed; nothing else is harmed."""
 
 
+class TooManyItemsError(MalformedRequestError):
+    """A request that asks for more at once than the broker works on."""
+
+
 class MalformedResponseError(ValueError):
     """Bytes that are no response of the protocol; the connection they came from is of no use any more."""

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from headwater.protocol import kafka_types as _kafka_types  # first: see its docstring
 from headwater.protocol.apis import Api
+from headwater.protocol.each import Each
 from headwater.protocol.entity_reading import read_entity
 from headwater.protocol.entity_shapes import nested_entity
 from headwater.protocol.entity_writing import entity_writer
-from headwater.protocol.errors import MalformedRequestError, MalformedResponseError
+from headwater.protocol.errors import MalformedRequestError, MalformedResponseError, TooManyItemsError
 from headwater.protocol.wire import MAX_REQUEST_ITEMS, MAX_RESPONSE_ITEMS, Cursor
 
 from kio.index import load_request_schema, load_response_schema  # isort: skip
@@ -54,6 +55,8 @@ def decode_request(api: Api, version: int, frame: bytes | memoryview, position: 
     schema = request_type(api.key, version)
     try:
         return read_entity(schema, Cursor(memoryview(frame), position, MAX_REQUEST_ITEMS))
+    except TooManyItemsError:
+        raise
     except Exception as error:
         # Whatever they lead to: these are a stranger's bytes, and the connection they came from is all that ends.
         raise MalformedRequestError(f"{api.name} v{version} cannot be read: {error or type(error).__name__}") from error
@@ -110,13 +113,12 @@ def _converter(source: Any, target: Any) -> _Converter:
 def _make_converter(source: Any, target: Any) -> _Converter:
     given = {field.name for field in dataclasses.fields(source)}
     source_hints, target_hints = typing.get_type_hints(source), typing.get_type_hints(target)
-    copied: list[tuple[str, _Converter | None]] = []
-    constants: dict[str, object] = {}
-    for field in dataclasses.fields(target):
-        if field.name in given:
-            copied.append((field.name, _field_converter(source_hints[field.name], target_hints[field.name])))
-        elif field.default is dataclasses.MISSING:
-            constants[field.name] = _zero(target_hints[field.name])
+    constants = absent_fields(source, target)
+    copied = [
+        (field.name, _field_converter(source_hints[field.name], target_hints[field.name]))
+        for field in dataclasses.fields(target)
+        if field.name in given
+    ]
 
     def apply(message: Any) -> Any:
         values = {
@@ -126,6 +128,17 @@ def _make_converter(source: Any, target: Any) -> _Converter:
         return target(**constants, **values)
 
     return apply
+
+
+def absent_fields(source: Any, target: Any) -> dict[str, object]:
+    """What the fields of `target` hold that `source` does not have, where the schema names no default."""
+    given = {field.name for field in dataclasses.fields(source)}
+    hints = typing.get_type_hints(target)
+    return {
+        field.name: _zero(hints[field.name])
+        for field in dataclasses.fields(target)
+        if field.name not in given and field.default is dataclasses.MISSING
+    }
 
 
 def _field_converter(source: Any, target: Any) -> _Converter | None:
@@ -138,13 +151,15 @@ def _field_converter(source: Any, target: Any) -> _Converter | None:
     def many(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple([one(item) for item in value])
+        if isinstance(value, Each):
+            return Each(one, value)
         return None if value is None else one(value)
 
     return many
 
 
 @dataclasses.dataclass
-class _Nothing:
+class Nothing:
     """A message without fields: converted, it is another one with all its defaults."""
 
 
@@ -165,5 +180,5 @@ def _zero(hint: Any) -> object:
     if hint is bool:
         return False
     if dataclasses.is_dataclass(hint):
-        return _converter(_Nothing, hint)(_Nothing())
+        return _converter(Nothing, hint)(Nothing())
     return 0

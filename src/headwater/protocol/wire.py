@@ -9,7 +9,7 @@ allocated for a length that is only claimed.
 from __future__ import annotations
 
 from headwater.protocol.batches import octets
-from headwater.protocol.errors import MalformedRequestError
+from headwater.protocol.errors import MalformedRequestError, TooManyItemsError
 
 try:
     import cython
@@ -19,12 +19,12 @@ except ImportError:
 if cython.compiled:
     from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 
-MAX_REQUEST_ITEMS = 1 << 17
+MAX_REQUEST_ITEMS = 100_000
 """How many items the arrays of one request may have together, tagged fields included.
 
 An item can take two bytes of the frame and a hundred of memory, so the size of the frame bounds too little. Reading
-this many holds the event loop for about 20 ms. Kafka has no such bound, and clients stay far below: it is a commit of
-130,000 partitions."""
+this many holds the event loop for some 10 ms. Kafka has no such bound, and clients stay far below: it is a commit of
+100,000 partitions."""
 
 MAX_RESPONSE_ITEMS = 1 << 22
 """The same for a response: the Metadata of 600,000 partitions with three replicas, all of them in sync."""
@@ -140,7 +140,7 @@ class Cursor:
         if count > (self._end - self.position) // item_size:
             raise MalformedRequestError(f"an array of {count} items at {self.position} in a frame of {self._end}")
         if count > self._items_left:
-            raise MalformedRequestError(f"more items than a message may have: {count} at {self.position}")
+            raise TooManyItemsError(f"more items than a message may have: {count} at {self.position}")
         self._items_left -= count
         return count
 

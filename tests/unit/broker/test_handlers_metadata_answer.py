@@ -25,6 +25,16 @@ VERSIONS = range(METADATA.min_version, METADATA.max_version + 1)
 NODE = Node(node_id=7, host="broker.example", port=9092, rack="r1")
 
 
+def written(answer: MetadataAnswer, version: int) -> bytes:
+    """The body, without a pause between its steps."""
+    steps = metadata_body(answer, version)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value)
+
+
 def partitions(count: int, *, leader_epoch: int = 3) -> list[Any]:
     return [SimpleNamespace(index=index, leader_epoch=leader_epoch, is_offline=False) for index in range(count)]
 
@@ -104,35 +114,35 @@ def test_topics_and_partitions(version: int) -> None:
         ],
         cluster_operations=CLUSTER_OPERATIONS,
     )
-    assert metadata_body(answer, version) == body_by_kio(answer, version)
+    assert written(answer, version) == body_by_kio(answer, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_partition_whose_log_dir_is_offline_has_no_leader(version: int) -> None:
     answer = MetadataAnswer(node=NODE, cluster_id="a-cluster", topics=[topic("half", 2)])
-    answer.topics[0].partitions[1].is_offline = True
-    assert metadata_body(answer, version) == body_by_kio(answer, version)
+    next(iter(answer.topics)).partitions[1].is_offline = True
+    assert written(answer, version) == body_by_kio(answer, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_rack_and_no_topics(version: int) -> None:
     node = Node(node_id=0, host="", port=1, rack=None)
     answer = MetadataAnswer(node=node, cluster_id=None, topics=[])
-    assert metadata_body(answer, version) == body_by_kio(answer, version)
+    assert written(answer, version) == body_by_kio(answer, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refused_request(version: int) -> None:
     refused = TopicAnswer(error_code=ErrorCode.invalid_request, name="", topic_id=UUID(int=9))
     answer = MetadataAnswer(node=None, cluster_id=None, topics=[refused], error_code=ErrorCode.invalid_request)
-    assert metadata_body(answer, version) == body_by_kio(answer, version)
+    assert written(answer, version) == body_by_kio(answer, version)
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_an_unknown_topic_id_has_no_name(version: int) -> None:
     unknown = TopicAnswer(error_code=ErrorCode.unknown_topic_id, name=None, topic_id=UUID(int=5))
     answer = MetadataAnswer(node=NODE, cluster_id="a-cluster", topics=[unknown])
-    assert metadata_body(answer, version) == body_by_kio(answer, version)
+    assert written(answer, version) == body_by_kio(answer, version)
 
 
 def test_five_thousand_partitions_do_not_hold_up_the_loop() -> None:
@@ -142,6 +152,6 @@ def test_five_thousand_partitions_do_not_hold_up_the_loop() -> None:
     times_s = []
     for _ in range(5):
         start = time.perf_counter()
-        metadata_body(answer, 13)
+        written(answer, 13)
         times_s.append(time.perf_counter() - start)
     assert min(times_s) < 0.03

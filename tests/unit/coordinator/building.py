@@ -11,6 +11,7 @@ from headwater.config.broker import BrokerConfig
 from headwater.coordinator.group.records import decode
 from headwater.coordinator.group.shard import GroupShard
 from headwater.coordinator.outcome import Answer, Caller, CoordinatorRecord, Outcome, Waiter
+from headwater.coordinator.patterns import compiled
 from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i16, i32, i32Timedelta, i64
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest  # isort: skip
@@ -62,8 +63,8 @@ class Topics:
     def topic_name(self, topic_id: UUID) -> str | None:
         return next((name for name, its_id in self.ids.items() if its_id == topic_id), None)
 
-    def topic_names(self) -> Iterable[str]:
-        return self.partitions
+    def topics_matching(self, pattern: str) -> tuple[str, ...]:
+        return tuple(sorted(filter(compiled(pattern).matches, self.partitions)))
 
 
 @dataclass(frozen=True, slots=True)

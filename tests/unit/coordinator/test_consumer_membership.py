@@ -164,7 +164,7 @@ def test_only_an_empty_group_may_be_deleted() -> None:
 def test_a_group_without_members_is_told_by_name_and_kind() -> None:
     driver = ConsumerDriver()
     driver.enter_as_consumer("a", "orders")
-    (listed,) = driver.shard.list_groups()
+    (listed,) = list(driver.shard.list_groups())
     assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (
         GROUP,
         "consumer",

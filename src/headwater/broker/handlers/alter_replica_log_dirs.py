@@ -7,7 +7,7 @@ for should it come to exist.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
 from kio.schema.alter_replica_log_dirs.v2.response import (
@@ -16,6 +16,7 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
     AlterReplicaLogDirTopicResult,
 )
 
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i32
 from headwater.types import TopicPartition
@@ -26,36 +27,46 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_REASONS: Final = 3
+"""So many reasons for the same error are logged."""
+
 
 async def handle(context: "RequestContext", request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Each partition succeeds or fails on its own."""
-    wanted = {
-        TopicPartition(topic.name, index): log_dir.path
-        for log_dir in request.dirs
-        for topic in log_dir.topics
-        for index in topic.partitions
-    }
+    pace = context.pace
+    wanted: dict[TopicPartition, str] = {}
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
+            for index in topic.partitions:
+                await pace.pause()
+                wanted[TopicPartition(topic.name, index)] = log_dir.path
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    refused: dict[ErrorCode, list[str]] = {}
     async with context.broker.topics.changing:
         for partition, path in wanted.items():
-            result = AlterReplicaLogDirPartitionResult(
-                partition_index=i32(partition.partition), error_code=await _assign(context.broker, partition, path)
-            )
+            await pace.pause()
+            error_code = await _assign(context.broker, partition, path, refused)
+            result = AlterReplicaLogDirPartitionResult(partition_index=i32(partition.partition), error_code=error_code)
             results.setdefault(partition.topic, []).append(result)
+    for reasons in refused.values():
+        # The answer has no room for words, and the log has not for thousands of lines.
+        logger.warning("%d partitions are not moved: %s", len(reasons), "; ".join(reasons[:_REASONS]))
     return AlterReplicaLogDirsResponse(
         throttle_time=NO_THROTTLE,
-        results=tuple(
-            AlterReplicaLogDirTopicResult(topic_name=TopicName(topic), partitions=tuple(partitions))
-            for topic, partitions in results.items()
+        results=each(
+            lambda row: AlterReplicaLogDirTopicResult(topic_name=TopicName(row[0]), partitions=tuple(row[1])),
+            results.items(),
         ),
     )
 
 
-async def _assign(broker: "Broker", partition: TopicPartition, path: str) -> ErrorCode:
+async def _assign(
+    broker: "Broker", partition: TopicPartition, path: str, refused: dict[ErrorCode, list[str]]
+) -> ErrorCode:
     try:
         await broker.moves.assign(partition, path)
     except ApiError as error:
-        # The answer has no room for words.
-        logger.warning("%r is not moved: %s", str(partition), error.message)
+        reasons = refused.setdefault(error.code, [])
+        reasons.append(f"{str(partition)!r}: {error.message}" if len(reasons) < _REASONS else "")
         return error.code
     return ErrorCode.none

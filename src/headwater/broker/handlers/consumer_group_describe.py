@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from headwater.broker.services.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Every group asked for, or its error."""
+    """Every group asked for, or its error; once, however often it is named."""
     operations = i32(GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED)
     return ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(_with_operations(_describe(context, group_id), operations) for group_id in request.group_ids),
+        groups=each(
+            lambda group_id: _with_operations(_describe(context, group_id), operations),
+            dict.fromkeys(request.group_ids),
+        ),
     )
 
 

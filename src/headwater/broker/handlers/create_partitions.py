@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 async def handle(context: "RequestContext", request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Each topic succeeds or fails on its own."""
     broker = context.broker
-    twice = named_twice(topic.name for topic in request.topics)
+    pace = context.pace
+    twice = await named_twice((topic.name for topic in request.topics), pace)
     results = [_result(name, ErrorCode.invalid_request, "Duplicate topic name.") for name in twice]
     for wanted in request.topics:
+        await pace.pause()
         if wanted.name in twice:
             continue
         try:

@@ -8,7 +8,8 @@ topics are there when the answer is sent. Two topics of one request whose names 
 Left out: quotas for topic changes (v6), create.topic.policy.class.name.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
@@ -19,6 +20,7 @@ from kio.schema.create_topics.v7.response import (
     CreateTopicsResponse,
 )
 
+from headwater.broker.services.configs import check_settings
 from headwater.broker.services.topic_requests import (
     check_new_topic,
     check_partition_count,
@@ -27,6 +29,7 @@ from headwater.broker.services.topic_requests import (
     named_twice,
 )
 from headwater.config import ConfigError, describe_topic, replace_topic
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i8, i16, i32
 
@@ -37,21 +40,43 @@ if TYPE_CHECKING:
 _DEFAULT: Final = -1
 _FIRST_WITH_SETTINGS: Final = 5
 
+_Result = Callable[[], CreatableTopicResult]
+"""Makes the answer about one topic when it is written: the settings of 10,000 would fill the memory."""
+
 
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Each topic succeeds or fails on its own."""
-    twice = named_twice(topic.name for topic in request.topics)
+    results: list[_Result] = []
+    pace = context.pace
+    twice = await named_twice((topic.name for topic in request.topics), pace)
     wanted = [topic for topic in request.topics if topic.name not in twice]
+    refused = _too_many_partitions(context.broker, wanted)
+    for topic in wanted:
+        await pace.pause()
+        if refused is not None:
+            results.append(functools.partial(_failure, topic.name, refused.code, refused.message))
+        else:
+            results.append(await _create(context, topic, request.validate_only))
+    words = "Duplicate topic name."
+    results += [functools.partial(_failure, name, ErrorCode.invalid_request, words) for name in twice]
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=each(lambda make: make(), results))
+
+
+def _too_many_partitions(broker: "Broker", wanted: Sequence[CreatableTopic]) -> ApiError | None:
+    """Why none of the topics is made: together they have too many partitions, those of the default number too."""
+    default = broker.config.num_partitions
+    counts = (
+        len(topic.assignments) or (default if topic.num_partitions == _DEFAULT else max(topic.num_partitions, 0))
+        for topic in wanted
+    )
     try:
-        check_partition_count(sum(max(topic.num_partitions, len(topic.assignments), 0) for topic in wanted))
-        results = [await _create(context, topic, request.validate_only) for topic in wanted]
+        check_partition_count(sum(counts))
     except ApiError as error:
-        results = [_failure(topic.name, error.code, error.message) for topic in wanted]
-    results += [_failure(name, ErrorCode.invalid_request, "Duplicate topic name.") for name in twice]
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+        return error
+    return None
 
 
-async def _create(context: "RequestContext", wanted: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _create(context: "RequestContext", wanted: CreatableTopic, validate_only: bool) -> _Result:
     broker = context.broker
     try:
         async with broker.topics.changing:
@@ -63,12 +88,13 @@ async def _create(context: "RequestContext", wanted: CreatableTopic, validate_on
             else:
                 topic_id = (await broker.topics.create(wanted.name, partitions, overrides)).topic_id
     except ApiError as error:
-        return _failure(wanted.name, error.code, error.message)
-    settings = _settings(broker, overrides) if context.version >= _FIRST_WITH_SETTINGS else ()
-    return _success(wanted.name, topic_id, partitions, settings)
+        return functools.partial(_failure, wanted.name, error.code, error.message)
+    has_settings = context.version >= _FIRST_WITH_SETTINGS
+    return lambda: _success(wanted.name, topic_id, partitions, _settings(broker, overrides) if has_settings else ())
 
 
 def _overrides(broker: "Broker", wanted: CreatableTopic) -> dict[str, str]:
+    check_settings(len(wanted.configs), ErrorCode.invalid_config)
     given = {config.name: config.value for config in wanted.configs}
     missing = [name for name, value in given.items() if value is None]
     if missing:
@@ -115,14 +141,16 @@ def _assigned_partitions(broker: "Broker", wanted: CreatableTopic) -> int:
 
 def _settings(broker: "Broker", overrides: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
     return tuple(
-        CreatableTopicConfigs(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            config_source=i8(entry.source),
-            is_sensitive=entry.sensitive,
-        )
-        for entry in describe_topic(overrides, broker.config)
+        [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=i8(entry.source),
+                is_sensitive=entry.sensitive,
+            )
+            for entry in describe_topic(overrides, broker.config)
+        ]
     )
 
 

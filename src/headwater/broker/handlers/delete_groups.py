@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 async def handle(context: "RequestContext", request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Deletes one group after another."""
-    results = [
-        DeletableGroupResult(group_id=group_id, error_code=await _delete(context, group_id))
-        for group_id in dict.fromkeys(request.groups_names)
-    ]
+    pace, results = context.pace, []
+    for group_id in dict.fromkeys(request.groups_names):
+        await pace.pause()
+        results.append(DeletableGroupResult(group_id=group_id, error_code=await _delete(context, group_id)))
     return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 

@@ -1,7 +1,8 @@
 """DeleteRecords, v0 to v2: moves the start of a partition to an offset; -1 stands for its high watermark.
 
 What lies in segments that end before the new start leaves the disk later. Topics that only compact refuse
-(POLICY_VIOLATION), internal topics too. The timeout is for replicas that lag; there are none.
+(POLICY_VIOLATION), internal topics too. A partition that is named twice goes to the offset named last. The timeout is
+for replicas that lag; there are none.
 """
 
 from typing import TYPE_CHECKING
@@ -13,30 +14,33 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
+from headwater.broker.services.turns import Work
 from headwater.cluster.image import INTERNAL_TOPICS
 from headwater.protocol.errors import ApiError
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32, i64
+from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i32, i64
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
     from headwater.broker.dispatch import RequestContext
 
 
-def handle(context: "RequestContext", request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(context: "RequestContext", request: DeleteRecordsRequest) -> Work[DeleteRecordsResponse]:
     """The new start of every partition, or why it stays."""
-    return DeleteRecordsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    _answer(context.broker, topic.name, wanted.partition_index, wanted.offset)
-                    for wanted in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
+    topics: dict[TopicName, dict[i32, i64]] = {}
+    for topic in request.topics:
+        yield None
+        offsets = topics.setdefault(topic.name, {})
+        for wanted in topic.partitions:
+            offsets[wanted.partition_index] = wanted.offset
+            yield None
+    results = []
+    for name, offsets in topics.items():
+        rows = []
+        for index, offset in offsets.items():
+            rows.append(_answer(context.broker, name, index, offset))
+            yield None
+        results.append(DeleteRecordsTopicResult(name=name, partitions=tuple(rows)))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
 def _answer(broker: "Broker", topic: str, index: i32, offset: int) -> DeleteRecordsPartitionResult:

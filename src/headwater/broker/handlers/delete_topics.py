@@ -7,7 +7,7 @@ Apache. The timeout is not needed: a topic is gone when the answer is sent; its 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -36,10 +36,15 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the dispatcher looks for this
 
 async def handle(context: "RequestContext", request: DeleteTopicsRequest | DeleteTopicsByName) -> DeleteTopicsResponse:
     """Each topic succeeds or fails on its own."""
-    broker, times = context.broker, Counter(_wishes(request))
+    broker, pace = context.broker, context.pace
+    times: Counter[_Wish] = Counter()
     results = []
+    for wish in _wishes(request):
+        times[wish] += 1
+        await pace.pause()
     async with broker.topics.changing:
         for wish in times:
+            await pace.pause()
             topic = _resolve(broker, wish)
             if topic is not None and wish[0] is None and (topic.name, None) in times:
                 # Named as well: its name gets the answer, which is a refusal.
@@ -61,10 +66,10 @@ async def _delete(
     return _result(topic.name, topic.topic_id)
 
 
-def _wishes(request: DeleteTopicsRequest | DeleteTopicsByName) -> list[_Wish]:
+def _wishes(request: DeleteTopicsRequest | DeleteTopicsByName) -> Iterator[_Wish]:
     if isinstance(request, DeleteTopicsByName):
-        return [(name, None) for name in request.topic_names]
-    return [(state.name, state.topic_id) for state in request.topics]
+        return ((name, None) for name in request.topic_names)
+    return ((state.name, state.topic_id) for state in request.topics)
 
 
 def _disabled(version: int) -> ApiError:

@@ -8,6 +8,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from headwater.broker.services.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, i32
 
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Every group asked for, or its error."""
+    """Every group asked for, or its error; once, however often it is named."""
     operations = i32(GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED)
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(_with_operations(_describe(context, group_id), operations) for group_id in request.groups),
+        groups=each(
+            lambda group_id: _with_operations(_describe(context, group_id), operations), dict.fromkeys(request.groups)
+        ),
     )
 
 

@@ -10,8 +10,8 @@ import asyncio
 import posixpath
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
@@ -23,11 +23,14 @@ from kio.schema.describe_log_dirs.v4.response import (
 
 from headwater.broker.services.partition import Partition
 from headwater.log.log_dir import LogDir
+from headwater.protocol.each import each
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, TopicName, i32, i64
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
     from headwater.broker.dispatch import RequestContext
+
+_AT_ONCE: Final = 100
 
 _RowsByTopic = dict[str, list[DescribeLogDirsPartition]]
 
@@ -40,8 +43,11 @@ async def handle(context: "RequestContext", request: DescribeLogDirsRequest) -> 
     volumes = await asyncio.to_thread(lambda: [_volume(log_dir) for log_dir in dirs])
     by_dir: dict[str, _RowsByTopic] = defaultdict(lambda: defaultdict(list))
     moves = {move.log: move for move in broker.moves.all()}
-    for partition in _wanted(broker, request):
-        if partition.is_offline:
+    pace = context.pace
+    for number, partition in enumerate(_wanted(broker, request)):
+        if not number % _AT_ONCE:
+            await pace.pause()
+        if partition is None or partition.is_offline:
             continue
         log, name = partition.log, partition.topic.name
         lag = max(partition.high_watermark - log.log_end_offset, 0)
@@ -71,18 +77,21 @@ def _volume(log_dir: LogDir) -> tuple[int, int] | None:
     return usage.total, usage.free
 
 
-def _wanted(broker: "Broker", request: DescribeLogDirsRequest) -> Iterable[Partition]:
+def _wanted(broker: "Broker", request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
+    """The partitions asked for, each once; None for one that is not here or was named before."""
     known = broker.topics.by_name
     if request.topics is None:
-        for topic in known.values():
+        for topic in list(known.values()):
             yield from topic.partitions
         return
-    asked: dict[str, set[int]] = defaultdict(set)
+    seen: set[tuple[str, int]] = set()
     for wanted in request.topics:
-        asked[wanted.topic].update(wanted.partitions)
-    for name, indexes in asked.items():
-        if name in known:
-            yield from (partition for partition in known[name].partitions if partition.index in indexes)
+        yield None
+        for index in wanted.partitions:
+            is_new = (wanted.topic, index) not in seen and broker.topics.has_partition(wanted.topic, index)
+            if is_new:
+                seen.add((wanted.topic, index))
+            yield broker.topics.partition(wanted.topic, index) if is_new else None
 
 
 def _result(path: str, volume: tuple[int, int] | None, topics: _RowsByTopic) -> DescribeLogDirsResult:
@@ -92,8 +101,8 @@ def _result(path: str, volume: tuple[int, int] | None, topics: _RowsByTopic) -> 
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
         log_dir=path,
-        topics=tuple(
-            DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(rows)) for name, rows in topics.items()
+        topics=each(
+            lambda topic: DescribeLogDirsTopic(name=TopicName(topic[0]), partitions=tuple(topic[1])), topics.items()
         ),
         total_bytes=i64(total_bytes),
         usable_bytes=i64(usable_bytes),

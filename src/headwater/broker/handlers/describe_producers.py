@@ -1,5 +1,9 @@
-"""DescribeProducers, v0: the producers a partition remembers: epochs, sequences, open transactions."""
+"""DescribeProducers, v0: the producers a partition remembers: epochs, sequences, open transactions.
 
+A partition that is named twice is answered once (Apache does so each time).
+"""
+
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
@@ -10,28 +14,29 @@ from kio.schema.describe_producers.v0.response import (
     TopicResponse,
 )
 
-from headwater.broker.services.topic_requests import check_topic_name
+from headwater.broker.services.topic_requests import check_topic_name, once_by_topic
+from headwater.broker.services.turns import Work
 from headwater.log.log_types import ActiveProducer
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, ProducerId, i32, i64
+from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, ProducerId, TopicName, i32, i64
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
     from headwater.broker.dispatch import RequestContext
 
 
-def handle(context: "RequestContext", request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(context: "RequestContext", request: DescribeProducersRequest) -> Work[DescribeProducersResponse]:
     """The state of every partition asked for, or its error."""
-    return DescribeProducersResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            TopicResponse(
-                name=topic.name,
-                partitions=tuple(_partition(context.broker, topic.name, index) for index in topic.partition_indexes),
-            )
-            for topic in request.topics
-        ),
-    )
+    asked = yield from once_by_topic((topic.name, topic.partition_indexes) for topic in request.topics)
+
+    def answer(asked: tuple[TopicName, Collection[i32]]) -> TopicResponse:
+        topic, indexes = asked
+        return TopicResponse(
+            name=topic, partitions=each(lambda index: _partition(context.broker, topic, index), indexes)
+        )
+
+    return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=each(answer, asked.items()))
 
 
 def _partition(broker: "Broker", topic: str, index: i32) -> PartitionResponse:
@@ -45,7 +50,7 @@ def _partition(broker: "Broker", topic: str, index: i32) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,
-        active_producers=tuple(_producer(producer) for producer in producers),
+        active_producers=each(_producer, producers),
     )
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headwater.coordinator.transaction.listing import undescribed
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.kafka_types import NO_THROTTLE
 from headwater.protocol.transaction_descriptions import DescribeTransactionsResponse, TransactionState
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """Every id asked for, or its error."""
+    """Every id asked for, or its error; once, however often it is named."""
     return DescribeTransactionsResponse(
         throttle_time=NO_THROTTLE,
-        transaction_states=tuple(
-            _describe(context, transactional_id) for transactional_id in request.transactional_ids
+        transaction_states=each(
+            lambda transactional_id: _describe(context, transactional_id), dict.fromkeys(request.transactional_ids)
         ),
     )
 

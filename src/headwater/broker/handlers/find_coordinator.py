@@ -2,12 +2,14 @@
 
 Up to v3 a request asks for one key and the answer holds one broker (v1: with an error's message); v4 asks for many.
 The internal topic is made the first time someone asks. Nobody coordinates what belongs to a partition of it that is
-offline (COORDINATOR_NOT_AVAILABLE). v6 knows coordinators of share groups, which are not served.
+offline (COORDINATOR_NOT_AVAILABLE). v6 knows coordinators of share groups, which are not served. A key that is asked
+for twice is answered once.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.services.coordination import AnyCoordinator
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, BrokerId, ErrorCode, i32
 
@@ -73,7 +75,7 @@ def _answer(
         )
     return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
-        coordinators=tuple(_coordinator(context, key, coordinator) for key in request.coordinator_keys),
+        coordinators=each(lambda key: _coordinator(context, key, coordinator), dict.fromkeys(request.coordinator_keys)),
     )
 
 

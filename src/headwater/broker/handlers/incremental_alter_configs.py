@@ -17,8 +17,10 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from headwater.broker.services.configs import Resource, ResourceChange, alter
-from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
+from headwater.broker.services.configs import Resource, ResourceChange, alter, check_settings
+from headwater.protocol.each import each
+from headwater.protocol.errors import ApiError
+from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i8
 
 if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
@@ -26,23 +28,28 @@ if TYPE_CHECKING:
 
 async def handle(context: "RequestContext", request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """One answer for each resource."""
-    wanted = [_change(resource) for resource in request.resources]
-    errors = await alter(context.broker, wanted, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ),
+    errors = await alter(
+        context.broker,
+        [Resource(resource.resource_type, resource.resource_name) for resource in request.resources],
+        lambda number: _change(request.resources[number]),
+        pace=context.pace,
+        validate_only=request.validate_only,
+    )
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=each(_response, errors))
+
+
+def _response(answer: tuple[Resource, ApiError | None]) -> AlterConfigsResourceResponse:
+    resource, error = answer
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.none if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=i8(resource.type),
+        resource_name=resource.name,
     )
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
+    check_settings(len(resource.configs), ErrorCode.invalid_request)
     return ResourceChange(
         resource=Resource(resource.resource_type, resource.resource_name),
         changes=[(config.name, config.config_operation, config.value) for config in resource.configs],

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.services.turns import Work
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
 
@@ -12,22 +13,21 @@ if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
 
-def handle(context: "RequestContext", request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(context: "RequestContext", request: ListGroupsRequest) -> Work[ListGroupsResponse]:
     """The groups that the filters let through; an error while some are still being loaded."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     try:
-        listed = [group for running in context.broker.groups.all_running() for group in running.shard.list_groups()]
+        shards = [running.shard for running in context.broker.groups.all_running()]
     except ApiError as error:
         return _response(error.code, ())
-    return _response(
-        ErrorCode.none,
-        tuple(
-            group
-            for group in listed
-            if (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)
-        ),
-    )
+    listed = []
+    for shard in shards:
+        for group in shard.list_groups():
+            if (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types):
+                listed.append(group)
+            yield None
+    return _response(ErrorCode.none, tuple(listed))
 
 
 def _response(error_code: ErrorCode, groups: tuple[ListedGroup, ...]) -> ListGroupsResponse:

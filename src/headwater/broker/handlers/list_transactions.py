@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.services.turns import Work
 from headwater.coordinator.transaction.listing import TransactionFilter
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
@@ -13,16 +14,21 @@ if TYPE_CHECKING:
     from headwater.broker.dispatch import RequestContext
 
 
-def handle(context: "RequestContext", request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(context: "RequestContext", request: ListTransactionsRequest) -> Work[ListTransactionsResponse]:
     """What the filters let through; an error while some are still being loaded."""
     unknown: tuple[str, ...] = ()
     try:
         wanted = TransactionFilter.from_request(request)
         unknown, now_ms = wanted.unknown_states, context.now_ms
         shards = [running.shard for running in context.broker.transactions.all_running()]
-        listed = [found for shard in shards for found in shard.list_transactions(wanted, now_ms)]
     except ApiError as error:
         return _response(error.code, unknown, ())
+    listed = []
+    for shard in shards:
+        for found in shard.list_transactions(wanted, now_ms):
+            if found is not None:
+                listed.append(found)
+            yield None
     return _response(ErrorCode.none, unknown, tuple(listed))
 
 

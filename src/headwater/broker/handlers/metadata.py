@@ -6,15 +6,16 @@ cluster's up to v10 only), v10 topic ids in the answer, v12 topics asked for by 
 for ids in requests and refuse them. v4 lets a client forbid that a missing topic is made. With
 `auto.create.topics.enable` it is made before the answer, where Apache answers UNKNOWN_TOPIC_OR_PARTITION
 first and makes it meanwhile. Internal topics are not made by asking for them: that is their coordinators'
-business.
+business. One request makes as many partitions as CreateTopics may, 10,000; further topics stay unknown.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kio.schema.metadata.v10.request import MetadataRequest as MetadataRequestWithCluster
-from kio.schema.metadata.v13.request import MetadataRequest
+from kio.schema.metadata.v10.request import MetadataRequestTopic as MetadataRequestTopicWithCluster
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
 from headwater.broker.services.authorized_operations import (
     CLUSTER_OPERATIONS,
@@ -24,10 +25,13 @@ from headwater.broker.services.authorized_operations import (
 from headwater.broker.services.metadata_answer import MetadataAnswer, Node, TopicAnswer, metadata_body
 from headwater.broker.services.partition import Topic
 from headwater.broker.services.topic_requests import (
+    MAX_PARTITIONS_PER_REQUEST,
     check_new_topic,
     check_replication_factor,
 )
+from headwater.broker.services.turns import Work
 from headwater.cluster.image import INTERNAL_TOPICS, topic_name_problem
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import ErrorCode
 
@@ -47,57 +51,50 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the dispatcher looks for this
     return 10 if version <= _LAST_WITH_CLUSTER_OPERATIONS else 13
 
 
-def handle(context: "RequestContext", request: _Request) -> Any:
+def handle(context: "RequestContext", request: _Request) -> Work[bytes]:
     """Answers at once, unless topics have to be made first."""
-    answer = _find(context, request)
-    if isinstance(answer, MetadataAnswer):
-        return metadata_body(answer, context.version)
-    return _later(context, answer)
+    answer = yield from _find(context, request)
+    body = yield from metadata_body(answer, context.version)
+    return body
 
 
-async def _later(context: "RequestContext", answer: Awaitable[MetadataAnswer]) -> Any:
-    return metadata_body(await answer, context.version)
-
-
-def _find(context: "RequestContext", request: _Request) -> MetadataAnswer | Awaitable[MetadataAnswer]:
+def _find(context: "RequestContext", request: _Request) -> Work[MetadataAnswer]:
     broker, wanted = context.broker, request.topics
     known = broker.topics.by_name
     if wanted is None or (context.version == 0 and not wanted):
-        return _answer(broker, request, [_known(topic, request) for topic in known.values()])
-    if not _well_formed(context.version, request):
-        return _refusal(request)
-    ids = {topic.topic_id: None for topic in wanted if topic.topic_id is not None}
+        return _answer(broker, request, each(lambda topic: _known(topic, request), list(known.values())))
+    ids: dict[UUID, None] = {}
+    names: dict[str, None] = {}
+    for topic in wanted:
+        if not _is_well_formed(context.version, topic.name, topic.topic_id):
+            return _refusal(request)
+        if topic.topic_id is not None:
+            ids[topic.topic_id] = None
+        elif topic.name is not None:
+            names[topic.name] = None
+        yield None
     if ids:
-        return _answer(broker, request, [_by_id(broker, topic_id, request) for topic_id in ids])
-    names = dict.fromkeys(topic.name for topic in wanted if topic.name is not None)
-    missing = [name for name in names if name not in known]
-    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        return _answer_after_creation(broker, request, names, missing)
-    return _by_names(broker, request, names, {})
-
-
-def _well_formed(version: int, request: _Request) -> bool:
-    for topic in request.topics or ():
-        if version >= _FIRST_WITH_IDS:
-            if topic.name is None and topic.topic_id is None:
-                return False
-        elif topic.name is None or topic.topic_id is not None:
-            return False
-    return True
-
-
-async def _answer_after_creation(
-    broker: "Broker", request: _Request, names: Iterable[str], missing: Sequence[str]
-) -> MetadataAnswer:
+        return _answer(broker, request, each(lambda topic_id: _by_id(broker, topic_id, request), ids))
     errors: _Errors = {}
-    for name in missing:
-        if name in INTERNAL_TOPICS:
-            continue
-        try:
-            await _create(broker, name)
-        except ApiError as error:
-            errors[name] = error.code
+    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        room = MAX_PARTITIONS_PER_REQUEST
+        for name in names:
+            if name not in known and name not in INTERNAL_TOPICS and room >= broker.config.num_partitions:
+                try:
+                    # A name that cannot be one is not worth the wait for changes that others make.
+                    check_new_topic(broker, name)
+                    yield _create(broker, name)
+                    room -= broker.config.num_partitions
+                except ApiError as error:
+                    errors[name] = error.code
+            yield None
     return _by_names(broker, request, names, errors)
+
+
+def _is_well_formed(version: int, name: str | None, topic_id: UUID | None) -> bool:
+    if version >= _FIRST_WITH_IDS:
+        return name is not None or topic_id is not None
+    return name is not None and topic_id is None
 
 
 async def _create(broker: "Broker", name: str) -> None:
@@ -108,16 +105,13 @@ async def _create(broker: "Broker", name: str) -> None:
             await broker.topics.create(name, broker.config.num_partitions, {})
 
 
-def _by_names(broker: "Broker", request: _Request, names: Iterable[str], errors: _Errors) -> MetadataAnswer:
+def _by_names(broker: "Broker", request: _Request, names: Collection[str], errors: _Errors) -> MetadataAnswer:
     known = broker.topics.by_name
-    return _answer(
-        broker,
-        request,
-        [
-            _known(known[name], request) if name in known else _missing(name, request, errors.get(name))
-            for name in names
-        ],
-    )
+
+    def one(name: str) -> TopicAnswer:
+        return _known(known[name], request) if name in known else _missing(name, request, errors.get(name))
+
+    return _answer(broker, request, each(one, names))
 
 
 def _by_id(broker: "Broker", topic_id: UUID, request: _Request) -> TopicAnswer:
@@ -150,7 +144,7 @@ def _missing(name: str, request: _Request, error_code: ErrorCode | None) -> Topi
     )
 
 
-def _answer(broker: "Broker", request: _Request, topics: Sequence[TopicAnswer]) -> MetadataAnswer:
+def _answer(broker: "Broker", request: _Request, topics: Collection[TopicAnswer]) -> MetadataAnswer:
     asked = isinstance(request, MetadataRequestWithCluster) and request.include_cluster_authorized_operations
     return MetadataAnswer(
         node=Node(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.config.broker_rack),
@@ -162,12 +156,15 @@ def _answer(broker: "Broker", request: _Request, topics: Sequence[TopicAnswer]) 
 
 def _refusal(request: _Request) -> MetadataAnswer:
     """A topic with neither name nor id, or with an id in a version that does not know what to do with it."""
+
+    topics: Collection[MetadataRequestTopic | MetadataRequestTopicWithCluster] = request.topics or ()
+
+    def refused(topic: MetadataRequestTopic | MetadataRequestTopicWithCluster) -> TopicAnswer:
+        return TopicAnswer(error_code=ErrorCode.invalid_request, name=topic.name or "", topic_id=topic.topic_id)
+
     return MetadataAnswer(
         node=None,
         cluster_id=None,
-        topics=[
-            TopicAnswer(error_code=ErrorCode.invalid_request, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in request.topics or ()
-        ],
+        topics=each(refused, topics),
         error_code=ErrorCode.invalid_request,
     )

@@ -1,7 +1,11 @@
-"""OffsetDelete, v0: forgets a group's offsets of topics that no member is subscribed to."""
+"""OffsetDelete, v0: forgets a group's offsets of topics that no member is subscribed to.
+
+A long request is decided in pieces (`services/commit_pieces.py`).
+"""
 
 from typing import TYPE_CHECKING, Any
 
+from headwater.broker.services.commit_pieces import in_pieces, is_short
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest  # isort: skip
@@ -13,9 +17,15 @@ if TYPE_CHECKING:
 
 def handle(context: "RequestContext", request: OffsetDeleteRequest) -> Any:
     """An error code for every partition, or one for the group."""
-    return context.broker.groups.call(
-        request.group_id, lambda shard, waiter, now_ms: shard.delete_offsets(request, now_ms), _refused
-    )
+
+    def decide(piece: OffsetDeleteRequest) -> Any:
+        return context.broker.groups.call(
+            piece.group_id, lambda shard, waiter, now_ms: shard.delete_offsets(piece, now_ms), _refused
+        )
+
+    if is_short(request.topics):
+        return decide(request)
+    return in_pieces(request, request.topics, decide, OffsetDeleteResponse)
 
 
 def _refused(error_code: ErrorCode) -> OffsetDeleteResponse:

@@ -2,11 +2,13 @@
 
 Up to v7 a request asks for one group, from v8 for many. From v2 on "all topics" is null and errors have a place of
 their own; v5 adds leader epochs, v7 `require_stable` (an offset that an open transaction may change is
-UNSTABLE_OFFSET_COMMIT), v9 members of consumer groups with their epochs.
+UNSTABLE_OFFSET_COMMIT), v9 members of consumer groups with their epochs. A group that is asked for twice in the same
+words is answered once.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32, i64
 from headwater.protocol.messages import convert
@@ -35,12 +37,13 @@ def VERSION(version: int) -> int:  # noqa: N802 -- the dispatcher looks for this
 def handle(context: "RequestContext", request: SingleRequest | OffsetFetchRequest) -> Any:
     """The offsets, or an error for a group as a whole."""
     if isinstance(request, OffsetFetchRequest):
-        groups = tuple(_fetch(context, group, request.require_stable) for group in request.groups)
+        asked_for = dict.fromkeys(request.groups)
+        groups = each(lambda group: _fetch(context, group, request.require_stable), asked_for)
         return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
     topics = request.topics
     asked = OffsetFetchRequestGroup(
         group_id=request.group_id,
-        topics=None if topics is None else tuple(convert(topic, OffsetFetchRequestTopics) for topic in topics),
+        topics=None if topics is None else each(lambda topic: convert(topic, OffsetFetchRequestTopics), topics),
     )
     return _single(context, request, _fetch(context, asked, request.require_stable))
 
@@ -56,15 +59,15 @@ def _fetch(context: "RequestContext", group: OffsetFetchRequestGroup, require_st
 def _single(context: "RequestContext", request: SingleRequest, group: OffsetFetchResponseGroup) -> SingleResponse:
     """v1 has no place for the error of a group: every partition asked for gets it."""
     if group.error_code is not ErrorCode.none and context.version < _FIRST_WITH_GROUP_ERROR:
-        topics = tuple(
-            OffsetFetchResponseTopic(
+        topics = each(
+            lambda topic: OffsetFetchResponseTopic(
                 name=topic.name,
-                partitions=tuple(_failed(index, group.error_code) for index in topic.partition_indexes),
-            )
-            for topic in request.topics or ()
+                partitions=each(lambda index: _failed(index, group.error_code), topic.partition_indexes),
+            ),
+            request.topics or (),
         )
     else:
-        topics = tuple(convert(topic, OffsetFetchResponseTopic) for topic in group.topics)
+        topics = each(lambda topic: convert(topic, OffsetFetchResponseTopic), group.topics)
     return SingleResponse(throttle_time=NO_THROTTLE, topics=topics, error_code=group.error_code)
 
 

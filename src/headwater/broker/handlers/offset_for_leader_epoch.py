@@ -17,6 +17,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 
 from headwater.broker.handlers.fetch import check_epoch
 from headwater.broker.services.partition import Partition
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
 from headwater.protocol.kafka_types import NO_THROTTLE, ErrorCode, i32, i64
 
@@ -29,12 +30,12 @@ def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> O
     """The end of each epoch asked for; -1 where it is not known."""
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetForLeaderTopicResult(
+        topics=each(
+            lambda topic: OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(_answer(context.broker, topic.topic, wanted) for wanted in topic.partitions),
-            )
-            for topic in request.topics
+                partitions=each(lambda wanted: _answer(context.broker, topic.topic, wanted), topic.partitions),
+            ),
+            request.topics,
         ),
     )
 

@@ -1,13 +1,15 @@
 """WriteTxnMarkers, v1: ends transactions in the partitions named, as a coordinator or an administrator decided.
 
 Between brokers it is the coordinator's; `headwater transactions abort` and Kafka's tool send it for a transaction that
-hangs.
+hangs. A marker that is asked for twice is written once; a producer and its partitions are answered once.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError
-from headwater.protocol.kafka_types import ErrorCode
+from headwater.protocol.kafka_types import ErrorCode, ProducerId, TopicName, i32
 from headwater.types import TopicPartition
 
 from kio.schema.write_txn_markers.v1.request import WritableTxnMarker, WriteTxnMarkersRequest  # isort: skip
@@ -24,32 +26,34 @@ if TYPE_CHECKING:
 
 async def handle(context: "RequestContext", request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """An error code for every partition of every marker, once all that must be are on the device."""
-    codes = {
-        (number, TopicPartition(topic.name, index)): await _write(context, marker, TopicPartition(topic.name, index))
-        for number, marker in enumerate(request.markers)
-        for topic in marker.topics
-        for index in topic.partition_indexes
-    }
-    return WriteTxnMarkersResponse(
-        markers=tuple(
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=tuple(
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=tuple(
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=index,
-                                error_code=codes[number, TopicPartition(topic.name, index)],
-                            )
-                            for index in topic.partition_indexes
-                        ),
-                    )
-                    for topic in marker.topics
-                ),
-            )
-            for number, marker in enumerate(request.markers)
-        )
+    pace = context.pace
+    answers: dict[ProducerId, dict[TopicName, dict[i32, ErrorCode]]] = {}
+    written: set[tuple[object, ...]] = set()
+    for marker in request.markers:
+        who = (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch)
+        topics = answers.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            codes = topics.setdefault(topic.name, {})
+            for index in topic.partition_indexes:
+                await pace.pause()
+                if (*who, topic.name, index) not in written:
+                    written.add((*who, topic.name, index))
+                    codes[index] = await _write(context, marker, TopicPartition(topic.name, index))
+    return WriteTxnMarkersResponse(markers=each(_result, answers.items()))
+
+
+def _result(answer: tuple[ProducerId, Mapping[TopicName, Mapping[i32, ErrorCode]]]) -> WritableTxnMarkerResult:
+    producer_id, topics = answer
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=each(_topic_result, topics.items()))
+
+
+def _topic_result(answer: tuple[TopicName, Mapping[i32, ErrorCode]]) -> WritableTxnMarkerTopicResult:
+    name, codes = answer
+    return WritableTxnMarkerTopicResult(
+        name=name,
+        partitions=each(
+            lambda row: WritableTxnMarkerPartitionResult(partition_index=row[0], error_code=row[1]), codes.items()
+        ),
     )
 
 

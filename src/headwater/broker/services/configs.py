@@ -4,13 +4,15 @@ The rules for values are in `headwater.config`; here they meet the broker that h
 worked out, which finds everything that is wrong with it, and then made durable.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.broker.services.partition import Topic
 from headwater.broker.services.topic_requests import UNKNOWN_TOPIC, check_topic_name
+from headwater.broker.services.turns import Pace
 from headwater.config import (
     AlterOperation,
     ConfigChange,
@@ -32,6 +34,8 @@ from headwater.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
+
+_MOST_SETTINGS: Final = 1_000
 
 _Apply = Callable[[], Awaitable[None]]
 
@@ -61,22 +65,47 @@ class ResourceChange(NamedTuple):
     replace: bool
 
 
-async def alter(broker: "Broker", wanted: Sequence[ResourceChange], *, validate_only: bool) -> list[ApiError | None]:
-    """Changes each resource, or says why not; the answers are in the order of `wanted`."""
-    times = Counter(change.resource for change in wanted)
-    answers: list[ApiError | None] = []
-    for change in wanted:
+def check_settings(count: int, code: ErrorCode) -> None:
+    """Refuses more settings than anything has, before each of them is looked at."""
+    if count > _MOST_SETTINGS:
+        raise ApiError(code, f"{count} settings for one resource; {_MOST_SETTINGS} are allowed")
+
+
+async def alter(
+    broker: "Broker",
+    resources: Sequence[Resource],
+    change: Callable[[int], ResourceChange],
+    *,
+    pace: Pace,
+    validate_only: bool,
+) -> list[tuple[Resource, ApiError | None]]:
+    """Changes each resource as `change` says of its number, or says why not."""
+    times: Counter[Resource] = Counter()
+    for resource in resources:
+        times[resource] += 1
+        await pace.pause()
+    answers: list[tuple[Resource, ApiError | None]] = []
+    for number, resource in enumerate(resources):
+        await pace.pause()
         try:
-            if times[change.resource] > 1:
+            if times[resource] > 1:
                 raise ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
             async with broker.topics.changing:
-                apply = _prepare(broker, change)
+                apply = _prepare(broker, change(number))
                 if not validate_only:
                     await apply()
-            answers.append(None)
+            answers.append((resource, None))
         except ApiError as error:
-            answers.append(error)
+            answers.append((resource, error))
     return answers
+
+
+def same_for(resource: Resource) -> Resource:
+    """The one way to name a resource that has several names: `07` and `7` are the same broker."""
+    if resource.type == ResourceType.BROKER and resource.name:
+        with contextlib.suppress(ValueError):
+            return Resource(resource.type, str(int(resource.name)))
+    return resource
 
 
 def describe(broker: "Broker", resource: Resource, names: Collection[str] | None) -> list[ConfigEntry]:

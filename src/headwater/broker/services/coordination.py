@@ -157,11 +157,15 @@ class RunningShard(Generic[S]):
         try:
             flush_needed = self.write(outcome)
         except (OSError, ApiError) as error:
+            code = ErrorCode.coordinator_not_available
             if isinstance(error, OSError):
                 self._broker.failures.storage_error(self.partition.log, "append to", error)
             else:
                 logger.error("cannot write to %s-%d: %s", self.partition.topic.name, self.partition.index, error)
-            _refuse(answers, ErrorCode.coordinator_not_available)
+                if error.code is ErrorCode.message_too_large:
+                    # As in Apache: to try again is no use.
+                    code = ErrorCode.unknown_server_error
+            _refuse(answers, code)
             if outcome.on_failure is not None:
                 self.carry_out(outcome.on_failure())
             return
@@ -177,6 +181,9 @@ class RunningShard(Generic[S]):
         written, producer = outcome.records, outcome.producer
         if not written:
             return False
+        longest = self.partition.topic.config.max_message_bytes
+        if max([len(record.key) + len(record.value or b"") for record in written]) > longest:
+            raise ApiError(ErrorCode.message_too_large, f"a record would be longer than max.message.bytes={longest}")
         time_ms = now_ms()
         batch = records.encode_batch(
             [(record.key, record.value, (), time_ms) for record in written],
@@ -328,6 +335,10 @@ class Coordinator(Generic[S]):
         if not all(running.is_loaded for running in self._running.values()):
             raise ApiError(ErrorCode.coordinator_load_in_progress, f"{self.topic} is being loaded")
         return list(self._running.values())
+
+    def loaded(self) -> list[RunningShard[S]]:
+        """The shards that are loaded by now."""
+        return [running for running in self._running.values() if running.is_loaded]
 
     def call(self, key: str, decide: Callable[[S, Waiter, int], Outcome], refused: Refused) -> Any:
         """The response to a request about `key`, or a future of it."""

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from headwater.broker.services.coordination import Coordinator
 from headwater.broker.services.partition import Partition
-from headwater.broker.services.topic_directory import BrokerTopics
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
@@ -24,12 +23,11 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 def group_coordinator(broker: "Broker") -> "Coordinator[GroupShard]":
     """The coordinator of groups and their offsets."""
-    directory = BrokerTopics(broker.topics)
 
     def make_shard(partition: Partition | None) -> "GroupShard":
         from headwater.coordinator.group.shard import GroupShard
 
-        return GroupShard(config=lambda: broker.config, topics=directory, new_id=lambda: str(uuid4()))
+        return GroupShard(config=lambda: broker.config, topics=broker.topic_directory, new_id=lambda: str(uuid4()))
 
     return Coordinator(
         broker,

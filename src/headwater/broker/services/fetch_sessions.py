@@ -24,7 +24,7 @@ from headwater.protocol.fetch_lane import FetchPartition, FetchRequest, Partitio
 _FINAL_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 0
 _EVICTABLE_AFTER_S: Final = 120.0
-_MOST_PARTITIONS: Final = 1_000_000
+_MOST_PARTITIONS: Final = 500_000
 """Of all sessions together. One takes about 250 bytes."""
 
 Key = tuple[str | bytes, int]

@@ -2,7 +2,8 @@
 
 A partition that is gone needs none. One whose disk fails is tried again until it takes it: the transaction stays
 decided and undone in its log meanwhile, and a restart takes it up again. Where `flush.messages` asks for it, a marker
-is on the device before its transaction is called complete.
+is on the device before its transaction is called complete. Those of a transaction with very many partitions are written
+in slices; it stays prepared meanwhile, and its producer is told to wait.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.broker.services.clock import now_ms
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.turns import Work
 from headwater.coordinator.outcome import Markers, Outcome
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.records import encode_batch
@@ -36,6 +38,11 @@ class MarkerWriter:
 
     def write(self, markers: Markers) -> None:
         """Writes all markers of a transaction and tells its coordinator; what a disk refuses is tried again."""
+        rest = self._broker.dispatcher.turns.begin(self._write_all(markers), is_large=False)
+        if rest is not None:
+            self._broker.in_background(rest)
+
+    def _write_all(self, markers: Markers) -> Work[None]:
         failed: set[TopicPartition] = set()
         unflushed: list[Partition] = []
         for partition in markers.partitions:
@@ -54,13 +61,17 @@ class MarkerWriter:
                     failed.add(partition)
                 elif error.code is not ErrorCode.unknown_topic_or_partition:
                     logger.warning("the end of transaction %r in %s: %s", markers.transactional_id, partition, error)
+            yield None
         rest = dataclasses.replace(markers, partitions=frozenset(failed))
         if unflushed:
             self._broker.in_background(self._flush(unflushed, rest))
         elif failed:
             self._try_later(rest)
         else:
-            self._complete(markers)
+            try:
+                self._complete(markers)
+            except ApiError as error:
+                logger.info("transaction %s is left to its next coordinator: %s", markers.transactional_id, error)
 
     async def _flush(self, unflushed: list[Partition], rest: Markers) -> None:
         """Goes on with the rest once the markers so far are on the device."""
@@ -71,7 +82,7 @@ class MarkerWriter:
             # Its partition is offline: only the next start can tell which markers are there.
             logger.error("transaction %r is left to the next start: %s", rest.transactional_id, error)
             return
-        self._again(rest)
+        self.write(rest)
 
     def _complete(self, markers: Markers) -> None:
         running = self._broker.transactions.running(markers.transactional_id)
@@ -80,14 +91,8 @@ class MarkerWriter:
         running.carry_out_all([completed])
 
     def _try_later(self, markers: Markers) -> Outcome:
-        asyncio.get_running_loop().call_later(_RETRY_S, self._again, markers)
+        asyncio.get_running_loop().call_later(_RETRY_S, self.write, markers)
         return Outcome()
-
-    def _again(self, markers: Markers) -> None:
-        try:
-            self.write(markers)
-        except ApiError as error:
-            logger.info("transaction %r is left to its next coordinator: %s", markers.transactional_id, error)
 
     def write_one(
         self, target: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool

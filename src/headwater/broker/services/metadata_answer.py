@@ -6,19 +6,21 @@ offline has no leader and its replica among the offline ones, as in Apache.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from headwater.broker.services.authorized_operations import NOT_ASKED
 from headwater.broker.services.partition import Partition
+from headwater.broker.services.turns import Work
 from headwater.protocol.errors import ErrorCode
 from headwater.protocol.wire import length_bytes, string_bytes
 
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _NO_ID: Final = bytes(16)
+_ROWS_AT_ONCE: Final = 500
 
 _FIRST_WITH_RACKS: Final = 1
 _FIRST_WITH_CLUSTER_ID: Final = 2
@@ -62,13 +64,13 @@ class MetadataAnswer:
 
     node: Node | None
     cluster_id: str | None
-    topics: Sequence[TopicAnswer]
+    topics: Collection[TopicAnswer]
     cluster_operations: int = NOT_ASKED
     error_code: ErrorCode = ErrorCode.none
 
 
-def metadata_body(answer: MetadataAnswer, version: int) -> bytes:
-    """The body of the response in `version`."""
+def metadata_body(answer: MetadataAnswer, version: int) -> Work[bytes]:
+    """Steps to the body of the response in `version`."""
     flexible = version >= _FIRST_FLEXIBLE
     end_of_struct = b"\0" if flexible else b""
     node = answer.node
@@ -87,7 +89,7 @@ def metadata_body(answer: MetadataAnswer, version: int) -> bytes:
     parts.append(length_bytes(len(answer.topics), flexible))
     rows = _row_maker(version, node_id), _row_maker(version, node_id, offline=True)
     for topic in answer.topics:
-        _add_topic(parts, topic, version, *rows)
+        yield from _add_topic(parts, topic, version, *rows)
     if version in _WITH_CLUSTER_OPERATIONS:
         parts.append(_INT32.pack(answer.cluster_operations))
     if version >= _FIRST_WITH_ERROR:
@@ -96,7 +98,9 @@ def metadata_body(answer: MetadataAnswer, version: int) -> bytes:
     return b"".join(parts)
 
 
-def _add_topic(parts: list[bytes], topic: TopicAnswer, version: int, row: RowMaker, offline_row: RowMaker) -> None:
+def _add_topic(
+    parts: list[bytes], topic: TopicAnswer, version: int, row: RowMaker, offline_row: RowMaker
+) -> Work[None]:
     flexible = version >= _FIRST_FLEXIBLE
     parts += (_INT16.pack(topic.error_code), string_bytes(topic.name, flexible))
     if version >= _FIRST_WITH_TOPIC_IDS:
@@ -104,11 +108,17 @@ def _add_topic(parts: list[bytes], topic: TopicAnswer, version: int, row: RowMak
     if version >= _FIRST_WITH_RACKS:
         parts.append(b"\1" if topic.is_internal else b"\0")
     parts.append(length_bytes(len(topic.partitions), flexible))
-    parts += [(offline_row if each.is_offline else row)(each.index, each.leader_epoch) for each in topic.partitions]
+    for first in range(0, len(topic.partitions), _ROWS_AT_ONCE):
+        some = topic.partitions[first : first + _ROWS_AT_ONCE]
+        parts.append(
+            b"".join([(offline_row if each.is_offline else row)(each.index, each.leader_epoch) for each in some])
+        )
+        yield None
     if version >= _FIRST_WITH_TOPIC_OPERATIONS:
         parts.append(_INT32.pack(topic.operations))
     if flexible:
         parts.append(b"\0")
+    yield None
 
 
 def _row_maker(version: int, node_id: int, *, offline: bool = False) -> RowMaker:

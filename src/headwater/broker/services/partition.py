@@ -1,7 +1,8 @@
 """A partition as the broker serves it: its log, its leader epoch, and who waits for it."""
 
+import itertools
 import time
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 from uuid import UUID
 
 from headwater.broker.services.append_rules import AppendRules
@@ -77,13 +78,18 @@ class Partition:
         )
 
 
+_serials: Final = itertools.count(1)
+
+
 class Topic:
     """A topic and its partitions, by index."""
 
-    __slots__ = ("_config", "append_rules", "id_bytes", "name", "overrides", "partitions", "topic_id")
+    __slots__ = ("_config", "append_rules", "id_bytes", "name", "overrides", "partitions", "serial", "topic_id")
 
     def __init__(self, name: str, topic_id: UUID, overrides: dict[str, str], config: TopicConfig) -> None:
         self.name = name
+        self.serial = next(_serials)
+        """Higher than that of every topic that came before it."""
         self.topic_id = topic_id
         self.id_bytes = topic_id.bytes
         self.overrides = overrides

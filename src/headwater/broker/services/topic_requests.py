@@ -3,15 +3,19 @@
 Only looks; what is found good is done by `topics`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from headwater.broker.services.turns import Pace, Work
 from headwater.cluster.image import topic_name_problem
 from headwater.protocol.errors import ApiError, ErrorCode
+from headwater.protocol.kafka_types import i32
 
 if TYPE_CHECKING:
     from headwater.broker.broker import Broker
+
+T = TypeVar("T")
+_AT_ONCE: Final = 100
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
@@ -20,9 +24,30 @@ UNKNOWN_TOPIC_ID: Final = "This server does not host this topic ID."
 _METADATA_LOG: Final = "__cluster_metadata"
 
 
-def named_twice(names: Iterable[str]) -> list[str]:
+async def named_twice(names: Iterable[str], pace: Pace) -> dict[str, None]:
     """The names that occur more than once, in order of appearance."""
-    return [name for name, times in Counter(names).items() if times > 1]
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for number, name in enumerate(names):
+        if name in seen:
+            twice[name] = None
+        seen.add(name)
+        if not number % _AT_ONCE:
+            await pace.pause()
+    return twice
+
+
+def once_by_topic(topics: Iterable[tuple[T, Iterable[i32]]]) -> Work[dict[T, dict[i32, None]]]:
+    """Steps to the partitions of each topic that a request names, each once, in order of appearance."""
+    found: dict[T, dict[i32, None]] = {}
+    for topic, indexes in topics:
+        yield None
+        known = found.setdefault(topic, {})
+        for number, index in enumerate(indexes):
+            known[index] = None
+            if not number % _AT_ONCE:
+                yield None
+    return found
 
 
 def check_topic_name(name: str) -> None:

@@ -26,10 +26,6 @@ SLICE_S: Final = 0.004
 _AT_A_TIME: Final = 2
 
 
-class GivenUpError(Exception):
-    """Nobody waits for the work any longer."""
-
-
 class Turns:
     """Shares one event loop among long work."""
 
@@ -69,17 +65,12 @@ class Turns:
     async def _go_on(self, work: Work[T], awaited: Awaitable[Any] | None) -> T:
         return await self.finish(work, go_on=None if awaited is None else await _outcome(awaited, work))
 
-    async def finish(
-        self, work: Work[T], is_wanted: Callable[[], bool] | None = None, *, go_on: _GoOn | None = None
-    ) -> T:
-        """What `work` comes to, slice by slice; `GivenUpError` when it is no longer wanted."""
+    async def finish(self, work: Work[T], *, go_on: _GoOn | None = None) -> T:
+        """What `work` comes to, slice by slice."""
         one_more = functools.partial(next, work)
         go_on = go_on or one_more
         while True:
             await self.next()
-            if is_wanted is not None and not is_wanted():
-                work.close()
-                raise GivenUpError
             until_s = perf_counter() + SLICE_S
             try:
                 while perf_counter() < until_s:

@@ -30,6 +30,8 @@ from kio.schema.join_group.v9.request import JoinGroupRequest  # isort: skip
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_WITH_REQUIRED_ID = 4
 _FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+_MOST_PROTOCOLS = 100
+"""Clients have one for each of their assignors, a handful."""
 _LONGEST_TEXT_BYTES = LONGEST_TEXT_BYTES - 37
 """Less than a record can hold, as a member id is longer than the client's id that it begins with."""
 
@@ -84,6 +86,11 @@ class Joins:
         session_timeout_ms = request.session_timeout // _MILLISECOND
         if not config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms:
             raise ApiError(ErrorCode.invalid_session_timeout)
+        if len(request.protocols) > _MOST_PROTOCOLS:
+            raise ApiError(ErrorCode.invalid_request)
+        if sum([len(protocol.metadata) for protocol in request.protocols]) > config.message_max_bytes:
+            # No record could hold it: the group would fail when its rebalance is through, for all members.
+            raise ApiError(ErrorCode.invalid_request)
         names = [protocol.name for protocol in request.protocols]
         texts = (caller.client_id, request.group_instance_id or "", request.protocol_type, *names)
         if len(names) != len(set(names)) or any(len(text.encode()) > _LONGEST_TEXT_BYTES for text in texts):

@@ -172,11 +172,21 @@ class ConsumerGroups:
 
     def topics_changed(self, now_ms: int) -> Iterator[Outcome]:
         """Topics came, went or grew: the groups that read them get a new epoch."""
-        for group in self._all():
-            decision = Decision(group)
-            self._steps.look_at_topics(decision, now_ms)
-            if decision.records:
-                yield decision.outcome()
+        for group_id, _ in self.patterns():
+            yield self.look_at_topics(group_id, now_ms)
+
+    def patterns(self) -> list[tuple[str, frozenset[str]]]:
+        """The groups, with the patterns that their members subscribe with."""
+        return [(group.group_id, group.subscribed_patterns) for group in self._all()]
+
+    def look_at_topics(self, group_id: str, now_ms: int) -> Outcome:
+        """One group looks at its topics; nothing when it is not there any more."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return Outcome()
+        decision = Decision(group)
+        self._steps.look_at_topics(decision, now_ms)
+        return decision.outcome()
 
     def on_deadline(self, name: DeadlineName, now_ms: int) -> Outcome:
         """A deadline is due: whoever did not keep it is put out of the group."""
@@ -184,9 +194,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             return Outcome()
         if name.what == REGEX_REFRESH:
-            decision = Decision(group)
-            self._steps.look_at_topics(decision, now_ms)
-            return decision.outcome()
+            return self.look_at_topics(name.group_id, now_ms)
         member = group.members.get(name.member_id)
         if member is None or _is_kept(name, member):
             return Outcome()

@@ -20,6 +20,9 @@ from kio.schema.consumer_group_heartbeat.v1.response import (  # isort: skip
 )
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MOST_NAMES: Final = 10_000
+_MOST_PARTITIONS: Final = 50_000
+"""Of a member, as all that is decided about it is decided in one turn of the event loop."""
 _MEMBERS_CHOOSE_IDS: Final = 1
 """Since this version of the API members make up their own ids."""
 
@@ -43,6 +46,13 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             "a member that joins must subscribe, to topics or with a pattern",
         )
     _refuse_if(epoch == AWAY_EPOCH and request.instance_id is None, "only a member with an instance id can be away")
+    names, owned = request.subscribed_topic_names or (), request.topic_partitions or ()
+    _refuse_if(len(names) > _MOST_NAMES, f"{len(names)} subscribed topics; {_MOST_NAMES} are allowed")
+    _refuse_if(len(owned) > _MOST_NAMES, f"partitions of {len(owned)} topics; {_MOST_NAMES} are allowed")
+    _refuse_if(
+        sum([len(row.partitions) for row in owned]) > _MOST_PARTITIONS,
+        f"more than {_MOST_PARTITIONS} partitions",
+    )
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise ApiError(
             ErrorCode.unsupported_assignor,

@@ -27,13 +27,14 @@ from headwater.coordinator.group.migration import downgrade
 from headwater.coordinator.group.records import ConsumerMemberValue, RegexValue
 from headwater.coordinator.outcome import Outcome, TopicDirectory
 from headwater.coordinator.pattern_syntax import PatternError
-from headwater.coordinator.patterns import Pattern
 from headwater.protocol.errors import ApiError, ErrorCode
 
 SESSION: Final = "session"
 REVOCATION: Final = "revocation"
 """Until when a member must have given partitions back."""
 REGEX_REFRESH: Final = "regex"
+_QUOTED: Final = 100
+"""So much of a pattern is said back to who sent it."""
 
 
 class GroupSteps:
@@ -126,6 +127,8 @@ class GroupSteps:
             known = decision.group.regexes.get(pattern)
             if known is None or not only_new:
                 topics = self._matching(pattern)
+                if topics is None:
+                    continue  # as it was, until somebody has found out
                 if known is None or known.topics != topics:
                     decision.set_regex(pattern, RegexValue(topics=topics, version=0, timestamp_ms=now_ms))
         if patterns:
@@ -140,12 +143,13 @@ class GroupSteps:
             decision.set_regex(pattern, None)
         return patterns
 
-    def _matching(self, pattern: str) -> tuple[str, ...]:
+    def _matching(self, pattern: str) -> tuple[str, ...] | None:
         try:
-            matches = _compiled(pattern).matches
+            return self._topics.topics_matching(pattern)
         except PatternError as error:
-            raise ApiError(ErrorCode.invalid_regular_expression, f"{pattern!r} is no pattern: {error}") from error
-        return tuple(sorted(name for name in self._topics.topic_names() if matches(name)))
+            raise ApiError(
+                ErrorCode.invalid_regular_expression, f"{pattern[:_QUOTED]!r} is no pattern: {error}"
+            ) from error
 
     def depart(self, group: ConsumerGroup, member_ids: Iterable[str], response: object, now_ms: int) -> Outcome:
         """Takes members out; the group becomes a classic one when only classic members are left."""
@@ -189,8 +193,3 @@ def _known(names: tuple[str, ...]) -> Sequence[str]:
 
 def _subscription(told: ConsumerMemberValue) -> tuple[tuple[str, ...], str | None]:
     return told.subscribed_topics, told.subscribed_regex
-
-
-@functools.lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> Pattern:
-    return Pattern(pattern)

@@ -5,13 +5,14 @@ one that a transaction is about to change is UNSTABLE_OFFSET_COMMIT. An offset t
 of the same name is none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from headwater.coordinator.group.group import Group
 from headwater.coordinator.group.offsets import CommittedOffsets
 from headwater.coordinator.group.records import OffsetKey, OffsetValue
 from headwater.coordinator.outcome import TopicDirectory
+from headwater.protocol.each import each
 from headwater.protocol.errors import ApiError, ErrorCode
 from headwater.protocol.kafka_types import TopicName, i32, i64
 
@@ -43,21 +44,23 @@ def fetch_offsets(
         wanted: dict[str, list[int]] = {}
         for key, _ in offsets.of_group(request.group_id):
             wanted.setdefault(key.topic, []).append(key.partition)
-        asked: Iterable[tuple[str, Iterable[int]]] = wanted.items()
+        asked: Collection[tuple[str, Collection[int]]] = wanted.items()
     else:
-        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        asked = each(lambda topic: (topic.name, topic.partition_indexes), request.topics)
+
+    def topic(asked: tuple[str, Collection[int]]) -> OffsetFetchResponseTopics:
+        name, partitions = asked
+        return OffsetFetchResponseTopics(
+            name=TopicName(name),
+            partitions=each(
+                lambda index: _fetched(OffsetKey(request.group_id, name, index), offsets, topics, require_stable),
+                partitions,
+            ),
+        )
+
     return OffsetFetchResponseGroup(
         group_id=request.group_id,
-        topics=tuple(
-            OffsetFetchResponseTopics(
-                name=TopicName(name),
-                partitions=tuple(
-                    _fetched(OffsetKey(request.group_id, name, partition), offsets, topics, require_stable)
-                    for partition in partitions
-                ),
-            )
-            for name, partitions in asked
-        ),
+        topics=each(topic, asked),
     )
 
 

@@ -88,17 +88,19 @@ class Removals:
         records = [_tombstone(key) for key in self._offsets.keys_of_group(group_id)]
         return Outcome(response=ErrorCode.none, records=records + group.tombstones())
 
-    def topics_deleted(self, names: Collection[str]) -> Outcome:
-        """The offsets of topics that are gone go with them."""
+    def topics_deleted(self, names: Collection[str]) -> Iterator[Outcome]:
+        """The offsets of topics that are gone go with them: an outcome for about every thousand that are looked at."""
         gone = frozenset(names)
-        return Outcome(
-            records=[
-                _tombstone(key)
-                for group_id in self._offsets.group_ids()
-                for key in self._offsets.keys_of_group(group_id)
-                if key.topic in gone
-            ]
-        )
+        outcome, looked_at = Outcome(), 0
+        for group_id in list(self._offsets.group_ids()):
+            for key in list(self._offsets.keys_of_group(group_id)):
+                looked_at += 1
+                if key.topic in gone:
+                    outcome.records.append(_tombstone(key))
+                if looked_at >= _AT_ONCE:
+                    yield outcome
+                    outcome, looked_at = Outcome(), 0
+        yield outcome
 
     def expire(self, now_ms: int) -> Iterator[Outcome]:
         """Offsets that are too old go, and groups that have nothing left.

@@ -189,9 +189,9 @@ class GroupShard:
             refusal = OffsetDeleteResponse(error_code=error.code, throttle_time=NO_THROTTLE, topics=())
             return Outcome(response=refusal)
 
-    def list_groups(self) -> list[ListedGroup]:
-        """All groups; filters are the caller's."""
-        return [listed(group) for group in self._groups.values()]
+    def list_groups(self) -> Iterator[ListedGroup]:
+        """All groups that are there now, each as it is when its turn comes; filters are the caller's."""
+        return map(listed, list(self._groups.values()))
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """One group of DescribeGroups, which knows classic groups only."""
@@ -208,9 +208,17 @@ class GroupShard:
         except ApiError as error:
             return Outcome(response=error.code)
 
-    def topics_deleted(self, names: Collection[str], now_ms: int) -> Outcome:
-        """Forgets the offsets of topics that are gone."""
-        return self._removals.topics_deleted(names)
+    def topics_deleted(self, names: Collection[str], now_ms: int) -> Iterator[Outcome]:
+        """Forgets the offsets of topics that are gone, some at a time."""
+        yield from self._removals.topics_deleted(names)
+
+    def patterns(self) -> list[tuple[str, frozenset[str]]]:
+        """The consumer groups that there are now, with the patterns that their members subscribe with."""
+        return self._consumer.patterns()
+
+    def look_at_topics(self, group_id: str, now_ms: int) -> Outcome:
+        """One consumer group looks at its topics again."""
+        return self._consumer.look_at_topics(group_id, now_ms)
 
     def topics_changed(self, now_ms: int) -> Iterator[Outcome]:
         """Consumer groups look at their topics again."""

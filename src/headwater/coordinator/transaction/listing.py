@@ -1,12 +1,12 @@
 """What ListTransactions and DescribeTransactions tell of transactional ids. Reads only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from headwater.coordinator.pattern_syntax import PatternError
-from headwater.coordinator.patterns import Pattern
+from headwater.coordinator.patterns import Pattern, compiled
 from headwater.coordinator.transaction.states import TransactionState
 from headwater.coordinator.transaction.transaction import Transaction, by_topic
 from headwater.protocol.errors import ApiError
@@ -38,33 +38,36 @@ class TransactionFilter:
         """The filter of a request; ApiError INVALID_REGULAR_EXPRESSION when its pattern is none."""
         names, pattern = request.state_filters, request.transactional_id_pattern
         try:
-            compiled = Pattern(pattern) if pattern else None
+            matcher = compiled(pattern) if pattern else None
         except PatternError as error:
-            raise ApiError(ErrorCode.invalid_regular_expression, f"{pattern!r} is no pattern: {error}") from error
+            raise ApiError(ErrorCode.invalid_regular_expression, f"{pattern!r:.100} is no pattern: {error}") from error
         return cls(
             states=frozenset(_BY_LABEL[name] for name in names if name in _BY_LABEL) if names else None,
             producer_ids=frozenset(request.producer_id_filters) if request.producer_id_filters else None,
             longer_than_ms=request.duration_filter,
-            pattern=compiled,
+            pattern=matcher,
             unknown_states=tuple(dict.fromkeys(name for name in names if name not in _BY_LABEL)),
         )
 
-    def accepts(self, transactional_id: str, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an id is asked for. As in Apache, one without a transaction counts as very long."""
-        return (
+    def accepts(self, transactional_id: str, transaction: Transaction, now_ms: int) -> Generator[None, None, bool]:
+        """Steps to whether an id is asked for. As in Apache, one without a transaction counts as very long."""
+        is_asked_for = (
             (self.states is None or transaction.state in self.states)
             and (self.producer_ids is None or transaction.producer_id in self.producer_ids)
             and (self.longer_than_ms < 0 or now_ms - transaction.start_ms > self.longer_than_ms)
-            and (self.pattern is None or self.pattern.matches(transactional_id))
         )
+        if is_asked_for and self.pattern is not None:
+            is_asked_for = yield from self.pattern.steps(transactional_id)
+        return is_asked_for
 
 
 def listed(
     transactions: Mapping[str, Transaction], wanted: TransactionFilter, now_ms: int
-) -> Iterator[ListedTransaction]:
-    """The transactional ids that a filter accepts."""
+) -> Iterator[ListedTransaction | None]:
+    """The transactional ids that a filter accepts, with None for every pause in between."""
     for transactional_id, transaction in transactions.items():
-        if wanted.accepts(transactional_id, transaction, now_ms):
+        yield None
+        if (yield from wanted.accepts(transactional_id, transaction, now_ms)):
             yield ListedTransaction(
                 transactional_id=TransactionalId(transactional_id),
                 producer_id=ProducerId(transaction.producer_id),

@@ -210,9 +210,9 @@ class TransactionShard:
                 expired.append(transactional_id)
         return Outcome(records=[records.encode(transactional_id, None) for transactional_id in expired])
 
-    def list_transactions(self, wanted: TransactionFilter, now_ms: int) -> list[ListedTransaction]:
-        """What ListTransactions tells of this shard."""
-        return list(listing.listed(self._transactions, wanted, now_ms))
+    def list_transactions(self, wanted: TransactionFilter, now_ms: int) -> Iterator[ListedTransaction | None]:
+        """What ListTransactions tells of this shard, id by id; None for every pause in between."""
+        return listing.listed(self._transactions.copy(), wanted, now_ms)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """What DescribeTransactions tells of an id; TRANSACTIONAL_ID_NOT_FOUND stands in it when it is not known."""
