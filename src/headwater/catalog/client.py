@@ -103,7 +103,8 @@ class CatalogClient:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_table(files.select(schema.names).cast(schema))
-        self._send("POST", f"/loads/{load_id}/files", content=sink.getvalue().to_pybytes())
+        kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        self._send("POST", f"/loads/{load_id}/files", content=sink.getvalue().to_pybytes(), headers=kind)
 
     def finish_load(
         self,

@@ -20,18 +20,22 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from headwater.catalog.ledger import NoSuchLoadError
+from headwater.catalog.locations import ForbiddenLocationError
+from headwater.catalog.metadata_files import MissingFileError
 
 _KNOWN: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NoSuchNamespaceError, 404, "NoSuchNamespaceException"),
     (NoSuchTableError, 404, "NoSuchTableException"),
     (NoSuchViewError, 404, "NoSuchViewException"),
     (NoSuchLoadError, 404, "NoSuchLoadException"),
+    (MissingFileError, 404, "NotFoundException"),
     (NamespaceAlreadyExistsError, 409, "AlreadyExistsException"),
     (TableAlreadyExistsError, 409, "AlreadyExistsException"),
     (NamespaceNotEmptyError, 409, "NamespaceNotEmptyException"),
     (CommitFailedException, 409, "CommitFailedException"),
     (OperationalError, 503, "ServiceUnavailableException"),
     (NotImplementedError, 406, "UnsupportedOperationException"),
+    (ForbiddenLocationError, 403, "ForbiddenException"),
     (InvalidModel, 400, "BadRequestException"),
     (ValidationError, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
