@@ -1,7 +1,8 @@
 """Spark does with this catalog all that it does with any, and whatever it does keeps the position of a load."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.catalog.client import CatalogClient, CatalogError
 from headwater.catalog.entries import COMMITTED
 from headwater.catalog.positions import Position, canonical
 from headwater.lake import Lake
@@ -27,7 +29,7 @@ def spark(lake: Lake) -> SparkSession:
 
 @pytest.fixture
 def rest(lake: Lake) -> Iterator[RestCatalog]:
-    with closing(RestCatalog("lake", uri=lake.uri)) as catalog:
+    with closing(RestCatalog("lake", uri=lake.uri, token=lake.token)) as catalog:
         yield catalog
 
 
@@ -46,6 +48,33 @@ def append(lake: Lake, table: str, data: DataFrame, expect: Position | None, aft
         "snapshot-property.headwater.expect", canonical({SOURCE: expect})
     ).option("snapshot-property.headwater.offsets", canonical({SOURCE: after})).append()
     return load_id
+
+
+def processes() -> Iterator[tuple[str, bytes, bytes]]:
+    """Every process that we may look at: its number, its command line and its environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield folder.name, (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+
+
+def test_the_token_of_a_job_is_on_no_command_line(lake: Lake, spark: SparkSession) -> None:
+    assert lake.token is not None
+    assert len(lake.token) >= 32
+    with pytest.raises(CatalogError, match="token"), CatalogClient(lake.uri) as stranger:
+        stranger.loads()
+    # A process of Python that works for Spark is there while its rows come.
+    assert spark.sparkContext.parallelize([1]).map(lambda number: number + 1).collect() == [2]
+    found = list(processes())
+    java = [line for _, line, _ in found if b"spark.sql.catalog.lake.uri" in line and lake.uri.encode() in line]
+    assert java, "Java's own command line was not among those that were looked at"
+    assert any(b"pyspark" in line and b"daemon" in line for _, line, _ in found)
+    token = lake.token.encode()
+    assert [number for number, line, environment in found if token in line or token in environment] == []
+    # A session of its own has it too, and shows it to nobody.
+    other = spark.newSession()
+    other.sql("create namespace of_another_session")
+    shown = other.sql("set").where("key like '%token'").collect()
+    assert lake.token not in str(shown)
 
 
 def test_sql_of_every_kind(spark: SparkSession, rest: RestCatalog) -> None:

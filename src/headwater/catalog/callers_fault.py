@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_MEANINGLESS: Final = (TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError)
+_MEANINGLESS: Final = (
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+    AssertionError,
+    StopIteration,
+)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from pyiceberg.schema import Schema
 
 from headwater.catalog import ledger
+from headwater.catalog.arrow_input import FILES, MalformedArrowError, read_table
 from headwater.catalog.arrow_schemas import iceberg_schema
 from headwater.catalog.bodies import Body
 from headwater.catalog.commits import positions_of
@@ -103,8 +104,9 @@ def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
 def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.post("/loads/{load_id}/files")
     def add_files(load_id: str, body: Body) -> dict[str, Any]:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            files = reader.read_all()
+        files = read_table(body, FILES)
+        if any(column.null_count for column in files.columns):
+            raise MalformedArrowError("a file has a path, a time and a size: none of them can be null")
         with catalog.writing() as connection:
             load = _known(ledger.find_load(connection, load_id), load_id)
             if load.state != PENDING:
