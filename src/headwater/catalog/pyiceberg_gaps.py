@@ -4,7 +4,7 @@ All uses of pyiceberg's private names that this needs are here, so that an upgra
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -35,6 +35,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
+from headwater.catalog.callers_fault import callers_fault
+from headwater.catalog.wire_json import read_json
+
 AnyMetadata: TypeAlias = TableMetadataV1 | TableMetadataV2 | TableMetadataV3
 """`TableMetadata` of pyiceberg as a type that checkers and people can read."""
 
@@ -61,6 +64,11 @@ class CreateRequest:
 def parse_create_request(body: bytes) -> CreateRequest:
     """A create request. pyiceberg's model demands fields that Iceberg's API leaves out when they are default."""
     request = parse_object(body)
+    with callers_fault("the table to create"):
+        return _create_request(request)
+
+
+def _create_request(request: dict[str, Any]) -> CreateRequest:
     spec, order = request.get("partition-spec"), request.get("write-order")
     return CreateRequest(
         name=str(request["name"]),
@@ -76,7 +84,19 @@ def parse_create_request(body: bytes) -> CreateRequest:
 def parse_commit_request(request: dict[str, Any]) -> CommitTableRequest:
     """A commit; pyiceberg's model demands an identifier, which Iceberg's API leaves to the path."""
     identifier = request.get("identifier") or {"namespace": [], "name": ""}
-    return CommitTableRequest.model_validate({"requirements": [], "updates": [], **request, "identifier": identifier})
+    with callers_fault("the commit"):
+        _check_summaries(request)
+        return CommitTableRequest.model_validate(
+            {"requirements": [], "updates": [], **request, "identifier": identifier}
+        )
+
+
+def _check_summaries(request: Mapping[str, Any]) -> None:
+    # pyiceberg takes any value for a snapshot's properties, and fails when it reads them again.
+    for update in request.get("updates") or ():
+        summary = (update.get("snapshot") or {}).get("summary") or {}
+        if not all(isinstance(value, str) for value in summary.values()):
+            raise ValueError("the summary of a snapshot has texts only")
 
 
 class _Request(dict[str, Any]):
@@ -89,12 +109,13 @@ class _Request(dict[str, Any]):
 def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a request, looked through for what pyiceberg would drop silently or refuse in riddles."""
     try:
-        value = json.loads(body, object_hook=_Request)
+        value = read_json(body, make_object=_Request)
     except ValueError as error:
         raise ValueError(f"the request's body is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError("the request's body is no JSON object")
-    _refuse_what_would_be_lost(value)
+    with callers_fault("the request"):
+        _refuse_what_would_be_lost(value)
     return value
 
 
