@@ -25,10 +25,11 @@ from headwater.catalog.ledger_json import (
     schema_from_text,
     state_to_json,
 )
+from headwater.catalog.names import name_of, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position
 from headwater.catalog.pyiceberg_gaps import parse_object
-from headwater.catalog.tables import LakeCatalog, name_of
+from headwater.catalog.tables import LakeCatalog
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
@@ -49,7 +50,7 @@ def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
         request = parse_object(body)
         load = Load(
             load_id=request["load_id"],
-            table=".".join(name_of(request["table"])),
+            table=text_of(name_of(request["table"])),
             source=request["source"],
             mode=request["mode"],
             state=PENDING,
@@ -85,13 +86,13 @@ def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/loads")
     def list_loads(table: str | None = None, source: str | None = None, limit: int = 100) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_loads(connection, table=table, source=source, limit=limit)
+            found = ledger.list_loads(connection, table=_stored(table), source=source, limit=limit)
         return {"loads": [load_to_json(load) for load in found]}
 
     @routes.get("/sources")
     def list_sources(table: str | None = None) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_sources(connection, table)
+            found = ledger.list_sources(connection, _stored(table))
         return {"sources": [{"table": table, "source": source} for table, source in found]}
 
     @routes.get("/loads/{load_id}")
@@ -129,7 +130,8 @@ def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/file")
     def find_file(table: str, path: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"entries": [file_to_json(entry) for entry in ledger.find_file(connection, table, path)]}
+            found = ledger.find_file(connection, text_of(name_of(table)), path)
+        return {"entries": [file_to_json(entry) for entry in found]}
 
 
 def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
@@ -145,7 +147,8 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/schema-history")
     def schema_history(table: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"changes": [change_to_json(change) for change in ledger.schema_history(connection, table)]}
+            found = ledger.schema_history(connection, text_of(name_of(table)))
+        return {"changes": [change_to_json(change) for change in found]}
 
     @routes.post("/evolve")
     def evolve_table(body: Body) -> dict[str, Any]:
@@ -180,6 +183,10 @@ def _evolution(request: dict[str, Any]) -> Evolution:
         position=request.get("position"),
         load_id=request.get("load_id"),
     )
+
+
+def _stored(table: str | None) -> str | None:
+    return text_of(name_of(table)) if table is not None else None
 
 
 def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:

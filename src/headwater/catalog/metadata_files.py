@@ -9,6 +9,7 @@ from typing import Final
 
 from pyiceberg.io import FileIO, load_file_io
 
+from headwater.catalog.names import text_of
 from headwater.catalog.places import local_path
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, metadata_json, parse_metadata
 
@@ -29,7 +30,14 @@ class StoredTable:
     @property
     def dotted(self) -> str:
         """The name as people write it: `db.t`."""
-        return ".".join(self.name)
+        return text_of(self.name)
+
+
+class MissingFileError(Exception):
+    """A metadata file that the catalog points to, or that is to be registered, is not there."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"Failed to open input stream for file: {location}")
 
 
 class MetadataFiles:
@@ -47,6 +55,9 @@ class MetadataFiles:
             cached = self._parsed.get(location)
             if cached is not None:
                 self._parsed.move_to_end(location)
+        if cached is not None and self._is_gone(location):
+            self.forget(location)
+            raise MissingFileError(location)
         if cached is None:
             text = self._bytes_at(location)
             cached = parse_metadata(text), text
@@ -79,14 +90,22 @@ class MetadataFiles:
         with self._lock:
             self._parsed.pop(location, None)
 
+    def _is_gone(self, location: str) -> bool:
+        """Whether a file that was read before is not there any more; object stores are not asked for each load."""
+        path = local_path(location)
+        return path is not None and not os.path.exists(path)
+
     def _bytes_at(self, location: str) -> bytes:
         path = local_path(location)
-        if path is not None:
-            with open(path, "rb") as file:
-                stored = file.read()
-        else:
-            with self._io(location).new_input(location).open() as stream:
-                stored = stream.read()
+        try:
+            if path is not None:
+                with open(path, "rb") as file:
+                    stored = file.read()
+            else:
+                with self._io(location).new_input(location).open() as stream:
+                    stored = stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(location) from None
         return gzip.decompress(stored) if _is_compressed(location) else stored
 
     def _remember(self, location: str, metadata: AnyMetadata, text: bytes) -> None:

@@ -4,7 +4,7 @@ All uses of pyiceberg's private names that this needs are here, so that an upgra
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -35,6 +35,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
+from headwater.catalog.names import checked_level
+from headwater.catalog.requests import flag_in, properties_in, text_in
+
 AnyMetadata: TypeAlias = TableMetadataV1 | TableMetadataV2 | TableMetadataV3
 """`TableMetadata` of pyiceberg as a type that checkers and people can read."""
 
@@ -63,17 +66,17 @@ def parse_create_request(body: bytes) -> CreateRequest:
     request = parse_object(body)
     spec, order = request.get("partition-spec"), request.get("write-order")
     return CreateRequest(
-        name=str(request["name"]),
+        name=checked_level(request["name"]),
         schema=Schema.model_validate(request["schema"]),
-        location=request.get("location"),
+        location=text_in(request, "location") if request.get("location") is not None else None,
         spec=PartitionSpec.model_validate(spec) if spec else UNPARTITIONED_PARTITION_SPEC,
         order=SortOrder.model_validate(order) if order else UNSORTED_SORT_ORDER,
-        properties={str(key): str(value) for key, value in (request.get("properties") or {}).items()},
-        stage=bool(request.get("stage-create")),
+        properties=properties_in(request, "properties"),
+        stage=flag_in(request, "stage-create"),
     )
 
 
-def parse_commit_request(request: dict[str, Any]) -> CommitTableRequest:
+def parse_commit_request(request: Mapping[str, Any]) -> CommitTableRequest:
     """A commit; pyiceberg's model demands an identifier, which Iceberg's API leaves to the path."""
     identifier = request.get("identifier") or {"namespace": [], "name": ""}
     return CommitTableRequest.model_validate({"requirements": [], "updates": [], **request, "identifier": identifier})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from pyiceberg.catalog import Catalog, delete_data_files, delete_files
+from pyiceberg.catalog import WAREHOUSE_LOCATION, delete_data_files, delete_files
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -25,18 +25,22 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog import ledger
 from headwater.catalog.commits import Absent, AlreadyThere, Conflict, Decision, Refusal, Swap, decide, loads_named
-from headwater.catalog.metadata_files import MetadataFiles, StoredTable
-from headwater.catalog.namespaces import Name, NamespaceCatalog, now_ms
+from headwater.catalog.metadata_files import MetadataFiles, MissingFileError, StoredTable
+from headwater.catalog.names import Name, name_of, text_of
+from headwater.catalog.namespaces import NamespaceCatalog, now_ms
 from headwater.catalog.object_stores import WAREHOUSE
+from headwater.catalog.places import folder_of
 from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, empty_metadata, validated
 
 CATALOG_NAME: Final = "headwater"
 _MOST_ATTEMPTS: Final = 20
+_LOCATION: Final = "location"
 _DELETES_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 
 InTransaction: TypeAlias = Callable[[Connection], None]
@@ -92,7 +96,7 @@ class LakeCatalog(NamespaceCatalog):
         """A table as it is now."""
         found = self.find(name)
         if found is None:
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+            raise NoSuchTableError(f"Table does not exist: {text_of(name)}")
         return found
 
     def has(self, name: Name) -> bool:
@@ -103,7 +107,7 @@ class LakeCatalog(NamespaceCatalog):
     def refuse_existing(self, name: Name) -> None:
         """Raises when there is a table of that name."""
         if self.has(name):
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}")
 
     def stage(
         self,
@@ -118,7 +122,7 @@ class LakeCatalog(NamespaceCatalog):
         """The metadata of a new table that is not created yet."""
         namespace = name[:-1]
         if not self.namespace_exists(namespace):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(namespace)}")
         place = location.rstrip("/") if location else self._free_location(name)
         metadata = new_table_metadata(schema, spec, order, place, dict(properties or {}))
         return validated(metadata)
@@ -131,7 +135,7 @@ class LakeCatalog(NamespaceCatalog):
         if existing is not None:
             if self.is_answered(key):
                 return existing
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}")
         staged = _Staged(before=None, after=self._write(name, None, metadata))
         try:
             self._publish([staged], key, also)
@@ -140,7 +144,7 @@ class LakeCatalog(NamespaceCatalog):
             existing = self.get(name)
             if self.is_answered(key):
                 return existing
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}") from None
         return staged.after
 
     def commit(
@@ -166,10 +170,17 @@ class LakeCatalog(NamespaceCatalog):
                         self.files.drop(lost.after.location)
                 continue
             return [table.after for table in staged]
-        names = ", ".join(".".join(change.name) for change in changes)
+        names = ", ".join(text_of(change.name) for change in changes)
         raise CommitFailedException(
             f"{names}: changed by others {_MOST_ATTEMPTS} times in a row; refresh and try again"
         )
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """A table as pyiceberg's own, for use in this process."""
+        name = name_of(identifier) if isinstance(identifier, str) else tuple(identifier)
+        found = self.get(name)
+        io = self._load_file_io(found.metadata.properties, found.location)
+        return Table(name, found.metadata, found.location, io, self)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -182,21 +193,21 @@ class LakeCatalog(NamespaceCatalog):
     def rename(self, old: Name, new: Name, *, key: str | None = None) -> None:
         """Renames a table, in the ledger too."""
         if not self.namespace_exists(new[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(new[:-1])}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(new[:-1])}")
         if self.is_answered(key):
             return
-        values = {"table_namespace": ".".join(new[:-1]), "table_name": new[-1]}
+        values = {"table_namespace": text_of(new[:-1]), "table_name": new[-1]}
         try:
             with self.writing() as connection:
                 changed = connection.execute(update(IcebergTables).where(*self._row(old)).values(**values))
                 if not changed.rowcount:
-                    raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
-                ledger.rename_table(connection, ".".join(old), ".".join(new))
-                self.mark_answered(connection, key, f"rename {'.'.join(old)}")
+                    raise NoSuchTableError(f"Table does not exist: {text_of(old)}")
+                ledger.rename_table(connection, text_of(old), text_of(new))
+                self.mark_answered(connection, key, f"rename {text_of(old)}")
         except IntegrityError:
             if self.is_answered(key):
                 return
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(new)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(new)}") from None
 
     def drop(self, name: Name, *, key: str | None = None) -> None:
         """Forgets a table; its files stay."""
@@ -204,14 +215,19 @@ class LakeCatalog(NamespaceCatalog):
             return
         with self.writing() as connection:
             if not connection.execute(delete(IcebergTables).where(*self._row(name))).rowcount:
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
-            self.mark_answered(connection, key, f"drop {'.'.join(name)}")
+                raise NoSuchTableError(f"Table does not exist: {text_of(name)}")
+            self.mark_answered(connection, key, f"drop {text_of(name)}")
 
     def purge(self, name: Name, *, key: str | None = None) -> None:
         """Forgets a table and deletes all its files."""
         if self.is_answered(key):
             return
-        table = self.get(name)
+        try:
+            table = self.get(name)
+        except MissingFileError:
+            # Nobody knows its files any more. Like the reference server, this leaves what there is of them.
+            self.drop(name, key=key)
+            return
         if table.metadata.properties.get("gc.enabled", "true").lower() == "false":
             raise ValueError(
                 f"{table.dotted} says gc.enabled=false: its files may belong to other tables; drop it only"
@@ -228,7 +244,7 @@ class LakeCatalog(NamespaceCatalog):
     def register(self, name: Name, location: str, *, overwrite: bool = False, key: str | None = None) -> StoredTable:
         """Makes a metadata file that exists a table of this catalog."""
         if not self.namespace_exists(name[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(name[:-1])}")
         table = self.files.read(name, location)
         before = self.find(name) if overwrite else None
         if self.is_answered(key):
@@ -236,7 +252,7 @@ class LakeCatalog(NamespaceCatalog):
         try:
             self._publish([_Staged(before=before, after=table)], key, None)
         except _LostSwapError:
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}") from None
         return table
 
     def _decisions(self, changes: Sequence[TableChange], tables: Sequence[StoredTable | None]) -> list[Decision]:
@@ -247,7 +263,7 @@ class LakeCatalog(NamespaceCatalog):
                 loads = ledger.find_loads(connection, named)
         return [
             decide(
-                ".".join(change.name),
+                text_of(change.name),
                 table.metadata if table is not None else None,
                 change.requirements,
                 change.updates,
@@ -298,7 +314,7 @@ class LakeCatalog(NamespaceCatalog):
     def _swap(self, connection: Connection, table: _Staged) -> None:
         before, after = table.before, table.after
         if before is None:
-            row = self._create_table_row(".".join(after.name[:-1]), after.name[-1], after.location)
+            row = self._create_table_row(text_of(after.name[:-1]), after.name[-1], after.location)
             connection.execute(insert(IcebergTables).values(**row))
         elif after is not before:
             changed = connection.execute(
@@ -328,13 +344,15 @@ class LakeCatalog(NamespaceCatalog):
     def _row(self, name: Name) -> tuple[Any, ...]:
         return (
             IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == ".".join(name[:-1]),
+            IcebergTables.table_namespace == text_of(name[:-1]),
             IcebergTables.table_name == name[-1],
         )
 
     def _free_location(self, name: Name) -> str:
         """The folder for a new table: no other table's, because the clean-up of orphans would delete its files."""
-        place = self._get_default_warehouse_location(".".join(name[:-1]), name[-1])
+        database, table = folder_of(name[:-1], name[-1])
+        above = self.namespace_properties(name[:-1]).get(_LOCATION)
+        place = f"{above.rstrip('/') if above else f'{self.properties[WAREHOUSE_LOCATION]}/{database}'}/{table}"
         taken = select(IcebergTables.table_name).where(
             IcebergTables.metadata_location.startswith(f"{place}/", autoescape=True)
         )
@@ -355,13 +373,5 @@ def _swap_of(change: TableChange, decision: Decision) -> Swap:
         case Refusal():
             raise CommitRefusedError(decision.why)
         case Absent():
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(change.name)}")
+            raise NoSuchTableError(f"Table does not exist: {text_of(change.name)}")
     raise AssertionError(decision)
-
-
-def name_of(text: str) -> Name:
-    """The name that people write `db.t`; ValueError when it has no namespace or an empty part."""
-    name = Catalog.identifier_to_tuple(text)
-    if len(name) < 2 or not all(part.strip() for part in name):
-        raise ValueError(f"a table is named namespace.table, not {text!r}")
-    return name

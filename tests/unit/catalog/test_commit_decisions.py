@@ -111,7 +111,9 @@ def test_what_is_absent_can_only_be_created() -> None:
     assert decision(None, commit_of(snapshot(1, None))) == Absent()
     create = {"requirements": [{"type": "assert-create"}], "updates": []}
     assert isinstance(decision(None, create), Swap)
-    assert decision(empty_table(), create) == Conflict(why=f"Table already exists: {TABLE}", exists=True)
+    assert decision(empty_table(), create) == Conflict(
+        why=f"Requirement failed: table already exists: {TABLE}", exists=True
+    )
 
 
 def test_a_creation_that_was_carried_out_is_there() -> None:
