@@ -39,10 +39,10 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import IcebergType
 
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.entries import COMMITTED, PENDING, Load, SchemaChange
 from headwater.catalog.ledger_json import change_from_json
 from headwater.catalog.positions import Position, canonical, parse_positions
-from headwater.catalog.pyiceberg_gaps import AnyMetadata
 from headwater.catalog.requirements import TABLE_EXISTS, unmet
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS, REPLACES, state_replaced
 

@@ -76,7 +76,8 @@ def _problems(found: Sequence[Any]) -> str:
 
 def _problem(problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
-    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+    words = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{place}: {words}" if place else words
 
 
 def answer_errors(app: FastAPI) -> None:

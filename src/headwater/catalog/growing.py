@@ -6,7 +6,6 @@ from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 from sqlalchemy import Connection
@@ -27,6 +26,7 @@ from headwater.catalog.metadata_files import StoredTable
 from headwater.catalog.names import Name, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position, canonical, load_of
+from headwater.catalog.schema_rules import with_fresh_ids
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.catalog.tables import CommitRefusedError, LakeCatalog, TableChange
 
@@ -76,7 +76,7 @@ def _create(catalog: LakeCatalog, evolution: Evolution) -> StoredTable:
     wanted = evolution.wanted
     with suppress(NamespaceAlreadyExistsError):
         catalog.make_namespace(evolution.name[:-1], {})
-    schema = assign_fresh_schema_ids(wanted.schema)
+    schema = with_fresh_ids(wanted.schema)
     metadata = catalog.stage(
         evolution.name,
         schema,

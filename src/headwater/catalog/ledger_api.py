@@ -28,7 +28,8 @@ from headwater.catalog.ledger_json import (
 from headwater.catalog.names import name_of, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position
-from headwater.catalog.pyiceberg_gaps import parse_object
+from headwater.catalog.pyiceberg_gaps import parsed
+from headwater.catalog.request_json import parse_object
 from headwater.catalog.tables import LakeCatalog
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -169,7 +170,7 @@ def _evolution(request: dict[str, Any]) -> Evolution:
         version = int(properties.get("format-version", "2"))
         schema = iceberg_schema(schema_from_text(request["arrow_schema"]), format_version=version)
     else:
-        schema = Schema.model_validate(request["schema"])
+        schema = parsed(Schema, request["schema"])
     return Evolution(
         name=name_of(request["table"]),
         wanted=Wanted(

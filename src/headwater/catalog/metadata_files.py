@@ -9,9 +9,10 @@ from typing import Final
 
 from pyiceberg.io import FileIO, load_file_io
 
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.names import text_of
 from headwater.catalog.places import local_path
-from headwater.catalog.pyiceberg_gaps import AnyMetadata, metadata_json, parse_metadata
+from headwater.catalog.pyiceberg_gaps import metadata_json, parse_metadata
 
 _MOST_CACHED: Final = 64
 

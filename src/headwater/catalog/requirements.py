@@ -12,7 +12,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from headwater.catalog.pyiceberg_gaps import AnyMetadata
+from headwater.catalog.any_metadata import AnyMetadata
 
 TABLE_EXISTS = "Requirement failed: table already exists"
 

@@ -18,8 +18,9 @@ from headwater.catalog.errors import answer_errors, error_answer
 from headwater.catalog.ledger_api import ledger_routes
 from headwater.catalog.metadata_files import StoredTable
 from headwater.catalog.names import Name, checked_level, checked_namespace, text_of
-from headwater.catalog.pyiceberg_gaps import metadata_json, parse_commit_request, parse_create_request, parse_object
+from headwater.catalog.pyiceberg_gaps import metadata_json, parse_commit_request, parse_create_request
 from headwater.catalog.raw_paths import RawPaths, namespace_of_path, namespace_of_query, table_of_path
+from headwater.catalog.request_json import parse_object
 from headwater.catalog.requests import (
     flag_in,
     identifier_in,

@@ -22,7 +22,6 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
@@ -30,13 +29,15 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog import ledger
+from headwater.catalog.additions import check_readable
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.commits import Absent, AlreadyThere, Conflict, Decision, Refusal, Swap, decide, loads_named
 from headwater.catalog.metadata_files import MetadataFiles, MissingFileError, StoredTable
 from headwater.catalog.names import Name, name_of, text_of
 from headwater.catalog.namespaces import NamespaceCatalog, now_ms
 from headwater.catalog.object_stores import WAREHOUSE
 from headwater.catalog.places import folder_of
-from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, empty_metadata, validated
+from headwater.catalog.pyiceberg_gaps import apply_updates, empty_metadata, new_metadata, validated
 
 CATALOG_NAME: Final = "headwater"
 _MOST_ATTEMPTS: Final = 20
@@ -124,8 +125,7 @@ class LakeCatalog(NamespaceCatalog):
         if not self.namespace_exists(namespace):
             raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(namespace)}")
         place = location.rstrip("/") if location else self._free_location(name)
-        metadata = new_table_metadata(schema, spec, order, place, dict(properties or {}))
-        return validated(metadata)
+        return new_metadata(schema, spec, order, place, properties or {})
 
     def create(
         self, name: Name, metadata: AnyMetadata, *, key: str | None = None, also: InTransaction | None = None
@@ -246,6 +246,7 @@ class LakeCatalog(NamespaceCatalog):
         if not self.namespace_exists(name[:-1]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(name[:-1])}")
         table = self.files.read(name, location)
+        check_readable(table.metadata)
         before = self.find(name) if overwrite else None
         if self.is_answered(key):
             return table
@@ -273,7 +274,7 @@ class LakeCatalog(NamespaceCatalog):
         ]
 
     def _stage_swap(self, name: Name, table: StoredTable | None, swap: Swap) -> _Staged:
-        base = table.metadata if table is not None else empty_metadata()
+        base = table.metadata if table is not None else empty_metadata(swap.updates)
         metadata = apply_updates(base, swap.updates, table.location if table is not None else None)
         if table is None:
             metadata = validated(metadata)
