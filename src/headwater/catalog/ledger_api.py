@@ -35,10 +35,11 @@ from headwater.catalog.ledger_requests import (
     schema_of,
     text_of_field,
 )
+from headwater.catalog.names import name_of, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position
-from headwater.catalog.pyiceberg_gaps import parse_object
-from headwater.catalog.tables import LakeCatalog, name_of
+from headwater.catalog.request_json import parse_object
+from headwater.catalog.tables import LakeCatalog
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
@@ -59,7 +60,7 @@ def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
         request = parse_object(body)
         load = Load(
             load_id=load_id_of(request),
-            table=".".join(name_of(text_of_field(request, "table"))),
+            table=text_of(name_of(text_of_field(request, "table"))),
             source=text_of_field(request, "source"),
             mode=mode_of(request),
             state=PENDING,
@@ -95,13 +96,13 @@ def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/loads")
     def list_loads(table: str | None = None, source: str | None = None, limit: int = 100) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_loads(connection, table=table, source=source, limit=limit)
+            found = ledger.list_loads(connection, table=_stored(table), source=source, limit=limit)
         return {"loads": [load_to_json(load) for load in found]}
 
     @routes.get("/sources")
     def list_sources(table: str | None = None) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_sources(connection, table)
+            found = ledger.list_sources(connection, _stored(table))
         return {"sources": [{"table": table, "source": source} for table, source in found]}
 
     @routes.get("/loads/{load_id}")
@@ -140,7 +141,8 @@ def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/file")
     def find_file(table: str, path: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"entries": [file_to_json(entry) for entry in ledger.find_file(connection, table, path)]}
+            found = ledger.find_file(connection, text_of(name_of(table)), path)
+        return {"entries": [file_to_json(entry) for entry in found]}
 
 
 def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
@@ -156,7 +158,8 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/schema-history")
     def schema_history(table: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"changes": [change_to_json(change) for change in ledger.schema_history(connection, table)]}
+            found = ledger.schema_history(connection, text_of(name_of(table)))
+        return {"changes": [change_to_json(change) for change in found]}
 
     @routes.post("/evolve")
     def evolve_table(body: Body) -> dict[str, Any]:
@@ -186,6 +189,10 @@ def _evolution(request: dict[str, Any]) -> Evolution:
         position=position_of(request),
         load_id=optional_text(request, "load_id"),
     )
+
+
+def _stored(table: str | None) -> str | None:
+    return text_of(name_of(table)) if table is not None else None
 
 
 def _position(catalog: LakeCatalog, table: str, source: str) -> Position | None:

@@ -9,9 +9,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.locations import ForbiddenLocationError
+from headwater.catalog.names import text_of
 from headwater.catalog.places import local_path
-from headwater.catalog.pyiceberg_gaps import AnyMetadata, UnsupportedFeatureError, metadata_json, parse_metadata
+from headwater.catalog.pyiceberg_gaps import metadata_json, parse_metadata
+from headwater.catalog.request_json import UnsupportedFeatureError
 from headwater.catalog.rooted_files import CatalogFileIO
 from headwater.catalog.table_properties import RefusedPropertyError, without_refused
 
@@ -19,13 +22,6 @@ _MOST_CACHED: Final = 64
 _LARGEST: Final = 256 << 20
 """The metadata of a table with 100,000 snapshots has less; a file that unpacks to more is none."""
 _IN_THE_WAY: Final = (NotADirectoryError, IsADirectoryError, PermissionError)
-
-
-class MissingFileError(Exception):
-    """A metadata file that the catalog points to, or that is to be registered, is not there."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(f"Failed to open input stream for file: {location}")
 
 
 class UnreadableMetadataError(ValueError):
@@ -46,7 +42,14 @@ class StoredTable:
     @property
     def dotted(self) -> str:
         """The name as people write it: `db.t`."""
-        return ".".join(self.name)
+        return text_of(self.name)
+
+
+class MissingFileError(Exception):
+    """A metadata file that the catalog points to, or that is to be registered, is not there."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"Failed to open input stream for file: {location}")
 
 
 class MetadataFiles:
@@ -63,6 +66,9 @@ class MetadataFiles:
             cached = self._parsed.get(location)
             if cached is not None:
                 self._parsed.move_to_end(location)
+        if cached is not None and self._is_gone(location):
+            self.forget(location)
+            raise MissingFileError(location)
         if cached is None:
             cached = _parsed(location, self._bytes_at(location))
             self._remember(location, *cached)
@@ -110,6 +116,11 @@ class MetadataFiles:
         """Keeps no longer in memory what no pointer names any more."""
         with self._lock:
             self._parsed.pop(location, None)
+
+    def _is_gone(self, location: str) -> bool:
+        """Whether a file that was read before is not there any more; object stores are not asked for each load."""
+        path = local_path(location)
+        return path is not None and not os.path.exists(path)
 
     def _bytes_at(self, location: str) -> bytes:
         path = local_path(location)

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.locations import Roots
-from headwater.catalog.pyiceberg_gaps import AnyMetadata
 
 LOCATION: Final = "location"
 """The property of a namespace that says where its tables lie."""

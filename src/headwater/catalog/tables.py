@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog, PropertiesUpdateSummary
+from pyiceberg.catalog import WAREHOUSE_LOCATION, PropertiesUpdateSummary
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -23,7 +23,6 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import LocationProvider, SimpleLocationProvider
-from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
@@ -31,16 +30,25 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog import ledger, occupied_places
+from headwater.catalog.additions import check_readable
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.callers_fault import callers_fault
 from headwater.catalog.commits import Absent, AlreadyThere, Conflict, Decision, Refusal, Swap, decide, loads_named
 from headwater.catalog.locations import ForbiddenLocationError, Roots
-from headwater.catalog.metadata_files import MetadataFiles, StoredTable, UnreadableMetadataError, is_metadata_name
-from headwater.catalog.namespaces import Name, NamespaceCatalog, now_ms
+from headwater.catalog.metadata_files import (
+    MetadataFiles,
+    MissingFileError,
+    StoredTable,
+    UnreadableMetadataError,
+    is_metadata_name,
+)
+from headwater.catalog.names import Name, name_of, text_of
+from headwater.catalog.namespaces import NamespaceCatalog, now_ms
 from headwater.catalog.object_stores import WAREHOUSE
 from headwater.catalog.occupied_places import StoredName
 from headwater.catalog.places import folder_of
 from headwater.catalog.purging import below, purge_files
-from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, empty_metadata, validated
+from headwater.catalog.pyiceberg_gaps import apply_updates, empty_metadata, new_metadata, validated
 from headwater.catalog.rooted_files import RootedFileIO
 from headwater.catalog.table_properties import (
     check_namespace_properties,
@@ -137,7 +145,7 @@ class LakeCatalog(NamespaceCatalog):
         """A table as it is now."""
         found = self.find(name)
         if found is None:
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+            raise NoSuchTableError(f"Table does not exist: {text_of(name)}")
         return found
 
     def has(self, name: Name) -> bool:
@@ -148,7 +156,7 @@ class LakeCatalog(NamespaceCatalog):
     def refuse_existing(self, name: Name) -> None:
         """Raises when there is a table of that name."""
         if self.has(name):
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}")
 
     def stage(
         self,
@@ -163,9 +171,9 @@ class LakeCatalog(NamespaceCatalog):
         """The metadata of a new table that is not created yet."""
         namespace = name[:-1]
         if not self.namespace_exists(namespace):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(namespace)}")
         place = location.rstrip("/") if location else self._free_location(name)
-        metadata = validated(new_table_metadata(schema, spec, order, place, dict(properties or {})))
+        metadata = new_metadata(schema, spec, order, place, properties or {})
         self._check(name, None, metadata)
         return metadata
 
@@ -177,7 +185,7 @@ class LakeCatalog(NamespaceCatalog):
         if existing is not None:
             if self.is_answered(key):
                 return existing
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}")
         staged = _Staged(before=None, after=self._write(name, None, metadata))
         try:
             self._publish([staged], key, also)
@@ -189,7 +197,7 @@ class LakeCatalog(NamespaceCatalog):
             existing = self.get(name)
             if self.is_answered(key):
                 return existing
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}") from None
         return staged.after
 
     def commit(
@@ -217,7 +225,7 @@ class LakeCatalog(NamespaceCatalog):
                     raise
                 continue
             return [table.after for table in staged]
-        names = ", ".join(".".join(change.name) for change in changes)
+        names = ", ".join(text_of(change.name) for change in changes)
         raise CommitFailedException(
             f"{names}: changed by others {_MOST_ATTEMPTS} times in a row; refresh and try again"
         )
@@ -232,7 +240,7 @@ class LakeCatalog(NamespaceCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """A table for pyiceberg's own operations in this process, which opens files below the roots only."""
-        found = self.get(self.identifier_to_tuple(identifier))
+        found = self.get(name_of(identifier) if isinstance(identifier, str) else tuple(identifier))
         self.roots.check(found.metadata.location)
         check_properties(found.metadata.properties, self.roots)
         return _RootedTable(found.name, found.metadata, found.location, self.file_io, self)
@@ -244,22 +252,22 @@ class LakeCatalog(NamespaceCatalog):
     def rename(self, old: Name, new: Name, *, key: str | None = None) -> None:
         """Renames a table, in the ledger too."""
         if not self.namespace_exists(new[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(new[:-1])}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(new[:-1])}")
         if self.is_answered(key):
             return
-        values = {"table_namespace": ".".join(new[:-1]), "table_name": new[-1]}
+        values = {"table_namespace": text_of(new[:-1]), "table_name": new[-1]}
         try:
             with self.writing() as connection:
                 changed = connection.execute(update(IcebergTables).where(*self._row(old)).values(**values))
                 if not changed.rowcount:
-                    raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
+                    raise NoSuchTableError(f"Table does not exist: {text_of(old)}")
                 occupied_places.rename(connection, self._stored(old), self._stored(new))
-                ledger.rename_table(connection, ".".join(old), ".".join(new))
-                self.mark_answered(connection, key, f"rename {'.'.join(old)}")
+                ledger.rename_table(connection, text_of(old), text_of(new))
+                self.mark_answered(connection, key, f"rename {text_of(old)}")
         except IntegrityError:
             if self.is_answered(key):
                 return
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(new)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(new)}") from None
 
     def drop(self, name: Name, *, key: str | None = None) -> None:
         """Forgets a table; its files stay."""
@@ -267,15 +275,20 @@ class LakeCatalog(NamespaceCatalog):
             return
         with self.writing() as connection:
             if not connection.execute(delete(IcebergTables).where(*self._row(name))).rowcount:
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+                raise NoSuchTableError(f"Table does not exist: {text_of(name)}")
             occupied_places.leave(connection, self._stored(name))
-            self.mark_answered(connection, key, f"drop {'.'.join(name)}")
+            self.mark_answered(connection, key, f"drop {text_of(name)}")
 
     def purge(self, name: Name, *, key: str | None = None) -> None:
         """Forgets a table and deletes all its files."""
         if self.is_answered(key):
             return
-        table = self.get(name)
+        try:
+            table = self.get(name)
+        except MissingFileError:
+            # Nobody knows its files any more. Like the reference server, this leaves what there is of them.
+            self.drop(name, key=key)
+            return
         if table.metadata.properties.get("gc.enabled", "true").lower() == "false":
             raise ValueError(
                 f"{table.dotted} says gc.enabled=false: its files may belong to other tables; drop it only"
@@ -291,9 +304,10 @@ class LakeCatalog(NamespaceCatalog):
     def register(self, name: Name, location: str, *, overwrite: bool = False, key: str | None = None) -> StoredTable:
         """Makes a metadata file that exists a table of this catalog."""
         if not self.namespace_exists(name[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(name[:-1])}")
         self._check_registered(location)
         table = self.files.read_stranger(name, location)
+        check_readable(table.metadata)
         before = self.find(name) if overwrite else None
         if self.is_answered(key):
             return table
@@ -303,7 +317,7 @@ class LakeCatalog(NamespaceCatalog):
         try:
             self._publish([_Staged(before=before, after=table)], key, None)
         except _LostSwapError:
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}") from None
+            raise TableAlreadyExistsError(f"Table already exists: {text_of(name)}") from None
         return table
 
     def _decisions(self, changes: Sequence[TableChange], tables: Sequence[StoredTable | None]) -> list[Decision]:
@@ -314,7 +328,7 @@ class LakeCatalog(NamespaceCatalog):
                 loads = ledger.find_loads(connection, named)
         return [
             decide(
-                ".".join(change.name),
+                text_of(change.name),
                 table.metadata if table is not None else None,
                 change.requirements,
                 change.updates,
@@ -324,7 +338,7 @@ class LakeCatalog(NamespaceCatalog):
         ]
 
     def _stage_swap(self, name: Name, table: StoredTable | None, swap: Swap) -> _Staged:
-        base = table.metadata if table is not None else empty_metadata()
+        base = table.metadata if table is not None else empty_metadata(swap.updates)
         with callers_fault("the commit"):
             metadata = apply_updates(base, swap.updates, table.location if table is not None else None)
             if table is None:
@@ -403,7 +417,7 @@ class LakeCatalog(NamespaceCatalog):
     def _swap(self, connection: Connection, table: _Staged) -> None:
         before, after = table.before, table.after
         if before is None:
-            row = self._create_table_row(".".join(after.name[:-1]), after.name[-1], after.location)
+            row = self._create_table_row(text_of(after.name[:-1]), after.name[-1], after.location)
             connection.execute(insert(IcebergTables).values(**row))
         elif after is not before:
             changed = connection.execute(
@@ -437,7 +451,7 @@ class LakeCatalog(NamespaceCatalog):
     def _row(self, name: Name) -> tuple[Any, ...]:
         return (
             IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == ".".join(name[:-1]),
+            IcebergTables.table_namespace == text_of(name[:-1]),
             IcebergTables.table_name == name[-1],
         )
 
@@ -459,7 +473,7 @@ class LakeCatalog(NamespaceCatalog):
 
     def _stored(self, name: Name) -> StoredName:
         """A name as it is in the database."""
-        return self.name, ".".join(name[:-1]), name[-1]
+        return self.name, text_of(name[:-1]), name[-1]
 
 
 class _RootedTable(Table):
@@ -481,13 +495,5 @@ def _swap_of(change: TableChange, decision: Decision) -> Swap:
         case Refusal():
             raise CommitRefusedError(decision.why)
         case Absent():
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(change.name)}")
+            raise NoSuchTableError(f"Table does not exist: {text_of(change.name)}")
     raise AssertionError(decision)
-
-
-def name_of(text: str) -> Name:
-    """The name that people write `db.t`; ValueError when it has no namespace or an empty part."""
-    name = Catalog.identifier_to_tuple(text)
-    if len(name) < 2 or not all(part.strip() for part in name):
-        raise ValueError(f"a table is named namespace.table, not {text!r}")
-    return name

@@ -65,7 +65,7 @@ def _check_texts(value: Any) -> None:
         each = todo.pop()
         if isinstance(each, str):
             if _HALF_CHARACTERS.search(each):
-                raise ValueError(f"the text {each!r:.100} has a null character or half of one: no database keeps it")
+                raise ValueError(f"no name and no text may have a null character or half of one, like {each!r:.100}")
         elif isinstance(each, Mapping):
             todo += [*each.keys(), *each.values()]
         elif isinstance(each, list):
