@@ -196,9 +196,8 @@ def tables_of(spark: "SparkSession") -> list[str]:
     while todo:
         namespace = todo.pop()
         inside = f"{CATALOG}.{sql_name(namespace)}"
-        found += [
-            text_of((*levels_of(namespace), row.tableName)) for row in spark.sql(f"show tables in {inside}").collect()
-        ]
+        above = levels_of(namespace)
+        found += [text_of((*above, row.tableName)) for row in spark.sql(f"show tables in {inside}").collect()]
         todo += [row.namespace for row in spark.sql(f"show namespaces in {inside}").collect()]
     return sorted(found)
 
