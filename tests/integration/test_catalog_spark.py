@@ -14,6 +14,8 @@ from headwater.catalog.client import CatalogClient, CatalogError
 from headwater.catalog.entries import COMMITTED
 from headwater.catalog.positions import Position, canonical
 from headwater.lake import Lake
+from headwater.lake.operations.maintenance import tables_of
+from headwater.lake.operations.table_rows import matching_rows
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -184,3 +186,24 @@ def test_version_3_tables(spark: SparkSession, rest: RestCatalog) -> None:
     assert rows(spark, "select id from three.born order by id") == [(3,), (5,)]
     assert rows(spark, "select id from three.raised order by id") == [(1,), (2,), (3,), (5,)]
     assert rows(spark, "select count(distinct _row_id) from three.raised") == [(4,)]
+
+
+def test_tables_of_any_name(lake: Lake, spark: SparkSession, rest: RestCatalog, tmp_path: Path) -> None:
+    """Java writes a space in a path as `+`; our own statements quote what Spark would read otherwise."""
+    spark.sql("create namespace `my db`")
+    spark.sql("create table `my db`.`a/b c.d'e` (id bigint) using iceberg")
+    spark.sql("insert into `my db`.`a/b c.d'e` values (1)")
+    assert rest.list_tables("my db") == [("my db", "a/b c.d'e")]
+    assert rest.load_table(("my db", "a/b c.d'e")).scan().to_arrow().to_pylist() == [{"id": 1}]
+    lines = tmp_path / "rows.jsonl"
+    for mode in ("append", "upsert"):
+        lines.write_text('{"id": 2}\n')
+        table = f"`v1.2`.my {mode}"
+        lake.load(f"files:{lines}", into=table, mode=mode, key=("id",) if mode == "upsert" else ())
+        lake.maintain([table])
+        assert matching_rows(lake, table, "id = 2", limit=9).num_rows == 1
+        assert rows(spark, f"select id from `v1.2`.`my {mode}`") == [(2,)]
+    assert {"my db.`a/b c.d'e`", "`v1.2`.my append"} <= set(tables_of(spark))
+    spark.sql("alter table `my db`.`a/b c.d'e` rename to `my db`.`x y`")
+    spark.sql("drop table `my db`.`x y` purge")
+    spark.sql("drop namespace `my db`")

@@ -50,7 +50,17 @@ def catalog_app(catalog: LakeCatalog) -> FastAPI:
     _views(routes)
     app.include_router(routes)
     app.include_router(ledger_routes(catalog))
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    # FastAPI builds them at the first request otherwise, in whichever thread that comes, and silences a warning of
+    # pydantic meanwhile: for all threads, as warnings are, and loud again when another thread is done first.
+    for route in app.routes:
+        build = getattr(route, "effective_candidates", None)
+        if build is not None:
+            build()
 
 
 def _configuration(routes: APIRouter, catalog: LakeCatalog) -> None:

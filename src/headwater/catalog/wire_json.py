@@ -38,7 +38,7 @@ def _check_depth(body: bytes) -> None:
         if mark != b'"':
             depth += 1 if mark in b"[{" else -1
         if depth > _MOST_DEEP:
-            raise ValueError(f"it is nested more than {_MOST_DEEP} deep")
+            raise ValueError(f"it is nested too deeply: at most {_MOST_DEEP} levels")
 
 
 def _integer(text: str) -> int:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
+from headwater.catalog.names import BadNameError, name_of, text_of
 from headwater.catalog.object_stores import WAREHOUSE, environment_properties, is_s3
 from headwater.catalog.places import default_database, is_there, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
@@ -294,11 +295,11 @@ def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:
 
 
 def checked_table(name: str) -> str:
-    """`db.table`, or a usage error."""
-    parts = name.split(".")
-    if len(parts) < 2 or not all(parts):
-        raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE")
-    return name
+    """`db.table`, or a usage error; a part with a dot stands in backquotes, as in Spark."""
+    try:
+        return text_of(name_of(name))
+    except BadNameError:
+        raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE") from None
 
 
 def _in_address(source: Source) -> Mapping[str, str]:
