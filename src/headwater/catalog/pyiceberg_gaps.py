@@ -11,11 +11,13 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, TableMetadataV3, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -205,12 +207,33 @@ def _applied(update: TableUpdate, metadata: AnyMetadata, context: _TableMetadata
         # pyiceberg reads version 3 and does not upgrade to it.
         context.add_update(update)
         return TableMetadataV3.model_construct(**{**dict(metadata), "format_version": 3, "next_row_id": 0})
+    if isinstance(update, AddSnapshotUpdate):
+        _check_is_next(update.snapshot, metadata)
     changed: AnyMetadata = _apply_table_update(update, metadata, context)
     if isinstance(update, AddSnapshotUpdate) and isinstance(metadata, TableMetadataV3):
         # pyiceberg forgets the next row id when a snapshot does not say how many rows it adds.
         next_row_id = (metadata.next_row_id or 0) + (update.snapshot.added_rows or 0)
         return changed.model_copy(update={"next_row_id": next_row_id})
     return changed
+
+
+def _check_is_next(snapshot: Snapshot, metadata: AnyMetadata) -> None:
+    """A writer to another branch was quicker: numbers that come too late are a conflict, so the client tries again."""
+    late = "Validation failed, please retry: Cannot add"
+    number, last = (
+        snapshot.sequence_number,
+        None if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
+    )
+    if number is not None and last is not None and snapshot.parent_snapshot_id is not None and number <= last:
+        raise CommitFailedException(
+            f"{late} snapshot with sequence number {number} older than last sequence number {last}"
+        )
+    if isinstance(metadata, TableMetadataV3) and snapshot.first_row_id is not None:
+        next_row_id = metadata.next_row_id or 0
+        if snapshot.first_row_id < next_row_id:
+            raise CommitFailedException(
+                f"{late} a snapshot, first-row-id is behind table next-row-id: {snapshot.first_row_id} < {next_row_id}"
+            )
 
 
 def _forgiving(update: TableUpdate, metadata: AnyMetadata) -> Iterable[TableUpdate]:

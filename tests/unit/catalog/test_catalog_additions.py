@@ -1,15 +1,14 @@
 """Schemas, specs and sort orders get their ids from the table, so no two writers make one that engines cannot read."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from catalog_parts import Writer, error_of
+from catalog_parts import Writer, commit_of, error_of, snapshot
 
 LONG = {"id": 1, "name": "id", "required": False, "type": "long"}
-FIRST_SCHEMA = 1
-"""The id of the next schema of the table: `Writer` makes it with one."""
 
 
 def schema(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -184,8 +183,6 @@ def test_a_new_table_has_its_ids_checked_too(writer: Writer) -> None:
 
 
 def test_a_file_that_java_cannot_read_is_not_registered(writer: Writer, tmp_path: Any) -> None:
-    import json
-
     metadata = writer.metadata()
     metadata["schemas"].append({**metadata["schemas"][0], "fields": []})
     folder = tmp_path / "warehouse" / "db" / "broken"
@@ -202,3 +199,13 @@ def test_growing_beside_others_takes_the_next_id(writer: Writer) -> None:
     state = writer.ledger.evolve("db.events", pa.schema([("more", pa.int64())]))
     assert state.schema_id == 2
     assert state.schema.names == ["id", "name", "more"]
+
+
+def test_a_writer_to_another_branch_who_comes_second_tries_again(writer: Writer) -> None:
+    first = writer.insert()
+    numbers = {number: snapshot(number, first) for number in (71, 72)}
+    numbers[72]["sequence-number"] = numbers[71]["sequence-number"]
+    assert writer.send(commit_of(numbers[71], parent=first)).status_code == 200
+    status, kind, words = error_of(writer.send(commit_of(numbers[72], branch="audit")))
+    assert (status, kind) == (409, "CommitFailedException")
+    assert "please retry" in words
