@@ -31,7 +31,7 @@ def spark(lake: Lake) -> SparkSession:
 
 @pytest.fixture
 def rest(lake: Lake) -> Iterator[RestCatalog]:
-    with closing(RestCatalog("lake", uri=lake.uri, token=lake.token)) as catalog:
+    with closing(RestCatalog("lake", uri=lake.uri, token=str(lake.token))) as catalog:
         yield catalog
 
 
