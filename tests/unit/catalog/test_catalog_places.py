@@ -299,19 +299,7 @@ def test_a_table_that_shares_its_folder_since_an_older_version_is_not_purged(
     assert http.delete("/namespaces/db/tables/t", params={"purgeRequested": "true"}).status_code == 204
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        "/etc/passwd",
-        "file:///etc/passwd",
-        "{outside}/precious",
-        *(f"{{warehouse}}/{name}" for name in ("precious", "z.metadata.json.gz")),
-        *(f"{{warehouse}}/{name}.metadata.json" for name in ("x", "p", "d", "n", "link")),
-    ],
-)
-def test_registering_a_file_tells_nothing_of_what_is_in_it(
-    http: httpx.Client, outside: Path, tmp_path: Path, named: str
-) -> None:
+def test_registering_a_file_tells_nothing_of_what_is_in_it(http: httpx.Client, outside: Path, tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     create(http).raise_for_status()
     shutil.copy(outside / "precious", warehouse / "precious")
@@ -321,11 +309,13 @@ def test_registering_a_file_tells_nothing_of_what_is_in_it(
     (warehouse / "link.metadata.json").symlink_to(outside / "precious")
     (warehouse / "d.metadata.json").mkdir()
     os.mkfifo(warehouse / "p.metadata.json")
-    location = named.format(outside=f"file://{outside}", warehouse=f"file://{warehouse}")
-    answer = http.post("/namespaces/db/register", json={"name": "u", "metadata-location": location})
-    assert answer.status_code in (400, 403)
-    assert "secret" not in answer.text
-    assert "root:" not in answer.text
+    inside = ("precious", "z.metadata.json.gz", *(f"{name}.metadata.json" for name in ("x", "p", "d", "n", "link")))
+    locations = ["/etc/passwd", "file:///etc/passwd", f"file://{outside}/precious"]
+    for location in (*locations, *(f"file://{warehouse}/{name}" for name in inside)):
+        answer = http.post("/namespaces/db/register", json={"name": "u", "metadata-location": location})
+        assert answer.status_code in (400, 403), location
+        assert "secret" not in answer.text, location
+        assert "root:" not in answer.text, location
 
 
 def test_registering_unpacks_no_bomb(http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from headwater.catalog.wire_json import read_json
         (b'{"\\ud800": 1}', "half of one"),
         (b"[" * 101 + b"]" * 101, "too deeply"),
         (b'{"a":' * 50_000, "too deeply"),
-        (b"\xff", ""),
-        (b"", ""),
+        (b"\xff", "decode"),
+        (b"", "Expecting"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(body: bytes, words: str) -> None:
