@@ -1,5 +1,5 @@
 """Puts the peers of tests and benchmarks in place: a Java, kcat, Node, PostgreSQL, under `.peers/` Kafka's jars and
-kafkajs, and where the lake looks for them the jars that Spark needs.
+kafkajs and Iceberg's compatibility kit, and where the lake looks for them the jars that Spark needs.
 
 Run it as often as you like: what is there already is left alone. As root on Debian it installs what is
 missing with apt-get; elsewhere it says what to install. It exits with 1 when a peer is still missing; the tests
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -26,16 +26,20 @@ from headwater.lake.jars import ICEBERG, ICEBERG_AWS, POSTGRESQL, jar_folder, ja
 from headwater.lake.java import OLDEST_VERSION, find_java  # noqa: E402
 from lake_jobs import CONNECTOR  # noqa: E402
 from peers.apache import JARS_COMPLETE, KAFKA_LIBS, KAFKA_VERSION  # noqa: E402
+from peers.iceberg_kit import ICEBERG_VERSION, KIT_COMPLETE, KIT_COORDINATES, KIT_LIBS  # noqa: E402
 from peers.kafkajs import KAFKAJS_FOLDER, KAFKAJS_VERSION  # noqa: E402
 from peers.kafkajs import why_absent as why_kafkajs_is_absent  # noqa: E402
 from peers.postgresql import find_binaries as find_postgresql  # noqa: E402
 
+Coordinates = Sequence[tuple[str, str, str, str]]
+"""Group, name, version and classifier (none is empty) of jars."""
+
 LOG4J_VERSION = "2.24.3"
-COORDINATES = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+KAFKA_COORDINATES = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, ""),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION, ""),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION, ""),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION, ""),
 )
 DEBIAN_IVY = Path("/usr/share/java/ivy.jar")
 KAFKA_DIGESTS = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
@@ -50,7 +54,7 @@ class PeerMissingError(Exception):
 def main() -> int:
     """Gets every peer; prints one sentence for each that stays missing."""
     missing = 0
-    for get in (get_java, get_kcat, get_kafka, get_kafkajs, get_postgresql, get_lake_jars):
+    for get in (get_java, get_kcat, get_kafka, get_iceberg_kit, get_kafkajs, get_postgresql, get_lake_jars):
         try:
             get()
         except PeerMissingError as error:
@@ -80,19 +84,32 @@ def get_kcat() -> None:
 
 def get_kafka() -> None:
     """Apache Kafka's broker and tools with all they depend on, as jars in one folder."""
-    if JARS_COMPLETE.exists():
+    get_jars(f"Apache Kafka {KAFKA_VERSION}", 55, KAFKA_COORDINATES, KAFKA_LIBS, JARS_COMPLETE)
+
+
+def get_iceberg_kit() -> None:
+    """Apache Iceberg's compatibility kit for REST catalogs."""
+    what = f"Iceberg's REST compatibility kit {ICEBERG_VERSION}"
+    get_jars(what, 30, KIT_COORDINATES, KIT_LIBS, KIT_COMPLETE)
+
+
+def get_jars(what: str, megabytes: int, coordinates: Coordinates, libs: Path, complete: Path) -> None:
+    """Jars with all they depend on in one folder, and a file that says that all are there."""
+    if complete.exists():
         return
     java = find_java()
     if java is None:
-        raise PeerMissingError(f"Apache Kafka {KAFKA_VERSION} was not fetched, as there is no Java to run it")
-    KAFKA_LIBS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=KAFKA_LIBS.parent) as scratch:
+        raise PeerMissingError(f"{what} was not fetched, as there is no Java to run it")
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
         resolved = Path(scratch) / "libs"
-        resolve_jars(java, Path(scratch), resolved)
-        check_jars(resolved)
-        shutil.rmtree(KAFKA_LIBS, ignore_errors=True)
-        resolved.rename(KAFKA_LIBS)
-    JARS_COMPLETE.write_text("".join(f"{jar.name}\n" for jar in sorted(KAFKA_LIBS.glob("*.jar"))))
+        command = resolver(what, java, coordinates, Path(scratch), resolved)
+        print(f"get_peers: fetching {what} (once, about {megabytes} MB)", file=sys.stderr)
+        fetch(what, command, Path(scratch))
+        check_jars(coordinates, resolved)
+        shutil.rmtree(libs, ignore_errors=True)
+        resolved.rename(libs)
+    complete.write_text("".join(f"{jar.name}\n" for jar in sorted(libs.glob("*.jar"))))
 
 
 def get_kafkajs() -> None:
@@ -136,23 +153,20 @@ def get_lake_jars() -> None:
         raise PeerMissingError(str(error)) from None
 
 
-def resolve_jars(java: Path, scratch: Path, destination: Path) -> None:
-    """Resolves COORDINATES with Ivy, or with Maven where only that is there, into `destination`."""
+def resolver(what: str, java: Path, coordinates: Coordinates, scratch: Path, destination: Path) -> list[str]:
+    """The command that puts jars into `destination`, of Ivy, or of Maven where only that is there."""
     ivy = find_ivy()
     if ivy is None and shutil.which("mvn") is None:
         apt_install("ivy")
         ivy = find_ivy()
     if ivy is not None:
-        command = ivy_command(java, ivy, scratch, destination)
-    elif maven := shutil.which("mvn"):
-        command = maven_command(maven, scratch, destination)
-    else:
-        raise PeerMissingError(
-            f"Apache Kafka {KAFKA_VERSION} was not fetched: install Ivy (Debian: apt-get install ivy), "
-            "Maven, or pyspark (which brings Ivy), then run this again"
-        )
-    print(f"get_peers: fetching Apache Kafka {KAFKA_VERSION} (once, about 55 MB)", file=sys.stderr)
-    fetch(f"Apache Kafka {KAFKA_VERSION}", command, scratch)
+        return ivy_command(java, ivy, coordinates, scratch, destination)
+    if maven := shutil.which("mvn"):
+        return maven_command(maven, coordinates, scratch, destination)
+    raise PeerMissingError(
+        f"{what} was not fetched: install Ivy (Debian: apt-get install ivy), Maven, or pyspark (which brings Ivy), "
+        "then run this again"
+    )
 
 
 def fetch(what: str, command: list[str], folder: Path) -> None:
@@ -170,8 +184,8 @@ def fetch(what: str, command: list[str], folder: Path) -> None:
     )
 
 
-def check_jars(folder: Path) -> None:
-    """A resolver that is content although a jar is absent must not pass for a whole Kafka, nor one that got others."""
+def check_jars(coordinates: Coordinates, folder: Path) -> None:
+    """A resolver that is content although a jar is absent must not pass for one that found all, nor for an honest one."""
     pinned = {name: digest for digest, name in map(str.split, KAFKA_DIGESTS.read_text().splitlines())}
     for jar in sorted(folder.glob("*.jar")):
         # Ivy and Maven may choose among versions of what Kafka depends on differently: those are not in the list.
@@ -180,9 +194,10 @@ def check_jars(folder: Path) -> None:
                 raise PeerMissingError(
                     f"{jar.name} was fetched, but it is not what it was: its SHA-256 is not {pinned[jar.name]}"
                 )
-    for _, name, version in COORDINATES:
-        if not (folder / f"{name}-{version}.jar").exists():
-            raise PeerMissingError(f"{name} {version} was resolved, but its jar is not there; run this again")
+    for _, name, version, classifier in coordinates:
+        wanted = f"{name}-{version}{'-' if classifier else ''}{classifier}.jar"
+        if not (folder / wanted).exists():
+            raise PeerMissingError(f"{wanted} was resolved, but it is not there; run this again")
 
 
 def find_ivy() -> Path | None:
@@ -194,15 +209,22 @@ def find_ivy() -> Path | None:
     return DEBIAN_IVY if DEBIAN_IVY.exists() else None
 
 
-def ivy_command(java: Path, ivy: Path, scratch: Path, destination: Path) -> list[str]:
+def ivy_command(java: Path, ivy: Path, coordinates: Coordinates, scratch: Path, destination: Path) -> list[str]:
     """One resolution for all coordinates, so that no library comes in two versions."""
     module = scratch / "ivy.xml"
+    modules: dict[tuple[str, str, str], list[str]] = {}
+    for group, name, version, classifier in coordinates:
+        extra = f" m:classifier={quoteattr(classifier)}" if classifier else ""
+        artifact = f"<artifact name={quoteattr(name)} type='jar' ext='jar'{extra}/>"
+        modules.setdefault((group, name, version), []).append(artifact)
     wanted = "\n".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)} conf='default->default'/>"
-        for group, name, version in COORDINATES
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)} conf='default->default'>"
+        f"{''.join(artifacts)}</dependency>"
+        for (group, name, version), artifacts in modules.items()
     )
     module.write_text(
-        "<ivy-module version='2.0'><info organisation='headwater' module='peers'/>"
+        "<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/extra'>"
+        "<info organisation='headwater' module='peers'/>"
         "<configurations><conf name='default'/></configurations>"
         f"<dependencies>{wanted}</dependencies></ivy-module>"
     )
@@ -210,12 +232,12 @@ def ivy_command(java: Path, ivy: Path, scratch: Path, destination: Path) -> list
     return [str(java), "-jar", str(ivy), "-ivy", str(module), "-retrieve", pattern, "-types", "jar", "bundle"]
 
 
-def maven_command(maven: str, scratch: Path, destination: Path) -> list[str]:
+def maven_command(maven: str, coordinates: Coordinates, scratch: Path, destination: Path) -> list[str]:
     """The same through a throw-away Maven project."""
     wanted = "\n".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, name, version in COORDINATES
+        f"<version>{version}</version>{f'<classifier>{classifier}</classifier>' if classifier else ''}</dependency>"
+        for group, name, version, classifier in coordinates
     )
     (scratch / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>headwater</groupId><artifactId>peers</artifactId>"

@@ -61,7 +61,9 @@ class Writer:
     """Commits to `TABLE` over the wire."""
 
     def __init__(self, uri: str) -> None:
-        self.http = httpx.Client(base_url=f"{uri}/v1", trust_env=False, timeout=60)
+        # Bodies that are no honest JSON are sent as such, too.
+        headers = {"Content-Type": "application/json"}
+        self.http = httpx.Client(base_url=f"{uri}/v1", trust_env=False, timeout=60, headers=headers)
         self.ledger = CatalogClient(uri)
 
     def close(self) -> None:

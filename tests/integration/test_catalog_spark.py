@@ -1,7 +1,8 @@
 """Spark does with this catalog all that it does with any, and whatever it does keeps the position of a load."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,9 +10,12 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.catalog.client import CatalogClient, CatalogError
 from headwater.catalog.entries import COMMITTED
 from headwater.catalog.positions import Position, canonical
 from headwater.lake import Lake
+from headwater.lake.operations.maintenance import tables_of
+from headwater.lake.operations.table_rows import matching_rows
 from peers.spark import lake as lake
 from peers.spark import pyspark_leaves_sockets
 
@@ -27,7 +31,7 @@ def spark(lake: Lake) -> SparkSession:
 
 @pytest.fixture
 def rest(lake: Lake) -> Iterator[RestCatalog]:
-    with closing(RestCatalog("lake", uri=lake.uri)) as catalog:
+    with closing(RestCatalog("lake", uri=lake.uri, token=str(lake.token))) as catalog:
         yield catalog
 
 
@@ -46,6 +50,33 @@ def append(lake: Lake, table: str, data: DataFrame, expect: Position | None, aft
         "snapshot-property.headwater.expect", canonical({SOURCE: expect})
     ).option("snapshot-property.headwater.offsets", canonical({SOURCE: after})).append()
     return load_id
+
+
+def processes() -> Iterator[tuple[str, bytes, bytes]]:
+    """Every process that we may look at: its number, its command line and its environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield folder.name, (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+
+
+def test_the_token_of_a_job_is_on_no_command_line(lake: Lake, spark: SparkSession) -> None:
+    assert lake.token is not None
+    assert len(lake.token) >= 32
+    with pytest.raises(CatalogError, match="token"), CatalogClient(lake.uri) as stranger:
+        stranger.loads()
+    # A process of Python that works for Spark is there while its rows come.
+    assert spark.sparkContext.parallelize([1]).map(lambda number: number + 1).collect() == [2]
+    found = list(processes())
+    java = [line for _, line, _ in found if b"spark.sql.catalog.lake.uri" in line and lake.uri.encode() in line]
+    assert java, "Java's own command line was not among those that were looked at"
+    assert any(b"pyspark" in line and b"daemon" in line for _, line, _ in found)
+    token = lake.token.encode()
+    assert [number for number, line, environment in found if token in line or token in environment] == []
+    # A session of its own has it too, and shows it to nobody.
+    other = spark.newSession()
+    other.sql("create namespace of_another_session")
+    shown = other.sql("set").where("key like '%token'").collect()
+    assert lake.token not in str(shown)
 
 
 def test_sql_of_every_kind(spark: SparkSession, rest: RestCatalog) -> None:
@@ -155,3 +186,24 @@ def test_version_3_tables(spark: SparkSession, rest: RestCatalog) -> None:
     assert rows(spark, "select id from three.born order by id") == [(3,), (5,)]
     assert rows(spark, "select id from three.raised order by id") == [(1,), (2,), (3,), (5,)]
     assert rows(spark, "select count(distinct _row_id) from three.raised") == [(4,)]
+
+
+def test_tables_of_any_name(lake: Lake, spark: SparkSession, rest: RestCatalog, tmp_path: Path) -> None:
+    """Java writes a space in a path as `+`; our own statements quote what Spark would read otherwise."""
+    spark.sql("create namespace `my db`")
+    spark.sql("create table `my db`.`a/b c.d'e` (id bigint) using iceberg")
+    spark.sql("insert into `my db`.`a/b c.d'e` values (1)")
+    assert rest.list_tables("my db") == [("my db", "a/b c.d'e")]
+    assert rest.load_table(("my db", "a/b c.d'e")).scan().to_arrow().to_pylist() == [{"id": 1}]
+    lines = tmp_path / "rows.jsonl"
+    for mode in ("append", "upsert"):
+        lines.write_text('{"id": 2}\n')
+        table = f"`v1.2`.my {mode}"
+        lake.load(f"files:{lines}", into=table, mode=mode, key=("id",) if mode == "upsert" else ())
+        lake.maintain([table])
+        assert matching_rows(lake, table, "id = 2", limit=9).num_rows == 1
+        assert rows(spark, f"select id from `v1.2`.`my {mode}`") == [(2,)]
+    assert {"my db.`a/b c.d'e`", "`v1.2`.my append"} <= set(tables_of(spark))
+    spark.sql("alter table `my db`.`a/b c.d'e` rename to `my db`.`x y`")
+    spark.sql("drop table `my db`.`x y` purge")
+    spark.sql("drop namespace `my db`")

@@ -47,7 +47,7 @@ def test_json_in_folders_is_loaded_once_with_what_the_folders_say(lake: Lake, tm
     assert lake.catalog.position("files.json", report.source) == {"load": report.load_id}
 
     # A Spark that cannot start is not missed where nothing is new.
-    with Lake(catalog=lake.uri, spark=SparkSettings(master="nowhere")) as without_spark:
+    with Lake(catalog=lake.uri, token=lake.token, spark=SparkSettings(master="nowhere")) as without_spark:
         assert without_spark.load(f"files:{tmp_path}", into="files.json").load_id is None
     write(tmp_path / "day=2026-02-01" / "c.json", '{"id": 4, "more": 0.5}\n')
     assert lake.load(f"files:{tmp_path}", into="files.json").counts.rows == 1

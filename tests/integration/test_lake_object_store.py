@@ -114,7 +114,7 @@ def test_a_topic_is_loaded_once_and_all_who_read_it_read_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("AWS_ENDPOINT_URL")
         patch.delenv("AWS_DEFAULT_REGION")
-        catalog = RestCatalog("other", uri=lake.uri)
+        catalog = RestCatalog("other", uri=lake.uri, token=str(lake.token))
         assert catalog.load_table("shop.orders").scan().to_arrow().num_rows == 3
 
 

@@ -51,7 +51,7 @@ def test_what_java_took_at_its_start_cannot_be_changed_by_a_later_lake(folder: P
         ):
             other.sql("select 1")
         with (
-            running_lake(folder, replace(quick, master="local[1]"), catalog=lake.uri) as elsewhere,
+            running_lake(folder, replace(quick, master="local[1]"), catalog=lake.uri, token=lake.token) as elsewhere,
             pytest.raises(LakeError, match=r"on local\[2\] already and cannot work on local\[1\] too"),
         ):
             elsewhere.sql("select 1")

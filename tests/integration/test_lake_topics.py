@@ -212,7 +212,7 @@ def test_other_engines_read_the_same(lake: Lake, broker: LocalBroker, load: Load
 
     produce(broker, "read", *({"id": number, "tags": ["a", str(number)]} for number in range(100)))
     load("read")
-    read = RestCatalog("lake", uri=lake.uri).load_table("shop.read").scan().to_arrow()
+    read = RestCatalog("lake", uri=lake.uri, token=str(lake.token)).load_table("shop.read").scan().to_arrow()
     by_spark = rows(lake, "select count(*), sum(id), count(distinct tags[1]) from shop.read")
     connection = duckdb.connect().register("read", read)
     by_duckdb = connection.execute("select count(*), sum(id), count(distinct tags[2]) from read").fetchall()

@@ -45,10 +45,12 @@ def end_java() -> None:
 
 
 @contextmanager
-def running_lake(folder: Path, settings: SparkSettings, *, catalog: str | None = None) -> Iterator[Lake]:
+def running_lake(
+    folder: Path, settings: SparkSettings, *, catalog: str | None = None, token: str | None = None
+) -> Iterator[Lake]:
     """A lake in this folder, as long as the context lasts."""
     require(None if find_java() else "no Java 17 or newer: run scripts/get_peers.py")
-    with Lake(folder / "warehouse", catalog=catalog, spark=settings) as lake:
+    with Lake(folder / "warehouse", catalog=catalog, token=token, spark=settings) as lake:
         yield lake
     with warnings.catch_warnings():
         # What pyspark has left must not be found during a test of somebody else.

@@ -2,13 +2,19 @@
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
 from pyiceberg.schema import Schema
+
+from headwater.catalog.callers_fault import callers_fault
 
 
 def iceberg_schema(schema: pa.Schema, *, format_version: int = 2) -> Schema:
-    """The Iceberg schema of an Arrow schema; its field ids mean nothing yet."""
-    return Catalog._convert_schema_if_needed(schema, format_version)  # type: ignore[arg-type]
+    """The Iceberg schema of an Arrow schema; its field ids mean nothing yet. ValueError for types that it lacks."""
+    try:
+        with callers_fault("the Arrow schema"):
+            return Catalog._convert_schema_if_needed(schema, format_version)  # type: ignore[arg-type]
+    except (UnsupportedPyArrowTypeException, NotImplementedError) as error:
+        raise ValueError(f"{error!s:.300}: Iceberg has no such type of column") from None
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

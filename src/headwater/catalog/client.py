@@ -99,11 +99,13 @@ class CatalogClient:
         """Adds files (path, modified_ns, size) to a pending load. They count when the load is committed."""
         import pyarrow as pa
 
-        schema = pa.schema([("path", pa.string()), ("modified_ns", pa.int64()), ("size", pa.int64())])
+        from headwater.catalog.arrow_input import FILES
+
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_table(files.select(schema.names).cast(schema))
-        self._send("POST", f"/loads/{load_id}/files", content=sink.getvalue().to_pybytes())
+        with pa.ipc.new_stream(sink, FILES) as writer:
+            writer.write_table(files.select(FILES.names).cast(FILES))
+        kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        self._send("POST", f"/loads/{load_id}/files", content=sink.getvalue().to_pybytes(), headers=kind)
 
     def finish_load(
         self,
@@ -245,7 +247,9 @@ def _checked(answer: httpx.Response) -> httpx.Response:
 
 
 def _arrow(answer: httpx.Response) -> "pa.Table":
-    import pyarrow as pa
+    from headwater.catalog.arrow_input import KNOWN_FILES, MalformedArrowError, read_table
 
-    with pa.ipc.open_stream(pa.py_buffer(answer.content)) as reader:
-        return reader.read_all()
+    try:
+        return read_table(answer.content, KNOWN_FILES)
+    except MalformedArrowError as error:
+        raise CatalogError(f"the catalog's answer is not the list of files that it should be: {error}") from None

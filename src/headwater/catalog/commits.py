@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -40,10 +39,11 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import IcebergType
 
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.entries import COMMITTED, PENDING, Load, SchemaChange
 from headwater.catalog.ledger_json import change_from_json
 from headwater.catalog.positions import Position, canonical, parse_positions
-from headwater.catalog.pyiceberg_gaps import AnyMetadata
+from headwater.catalog.requirements import TABLE_EXISTS, unmet
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS, REPLACES, state_replaced
 
 _ADDED_ROWS: Final = "added-records"
@@ -136,12 +136,11 @@ def decide(
     if current is None and not creating:
         return Absent()
     if current is not None and creating:
-        return Conflict(why=f"Table already exists: {table}", exists=True)
+        return Conflict(why=f"{TABLE_EXISTS}: {table}", exists=True)
     for requirement in requirements:
-        try:
-            requirement.validate(current)
-        except CommitFailedException as error:
-            return Conflict(why=str(error))
+        why = unmet(requirement, current)
+        if why is not None:
+            return Conflict(why=why)
     try:
         return _Settlement(table, current, updates, loads).swap()
     except _RefusedError as refused:

@@ -1,6 +1,7 @@
 """Errors as Iceberg's REST API spells them: a status, a type that clients turn into an exception, and a sentence."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,27 +17,37 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 
 from headwater.catalog.ledger import NoSuchLoadError
+from headwater.catalog.locations import ForbiddenLocationError
+from headwater.catalog.metadata_files import MissingFileError
+from headwater.catalog.namespaces import UnprocessableError
 
 _KNOWN: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NoSuchNamespaceError, 404, "NoSuchNamespaceException"),
     (NoSuchTableError, 404, "NoSuchTableException"),
     (NoSuchViewError, 404, "NoSuchViewException"),
     (NoSuchLoadError, 404, "NoSuchLoadException"),
+    (MissingFileError, 404, "NotFoundException"),
     (NamespaceAlreadyExistsError, 409, "AlreadyExistsException"),
     (TableAlreadyExistsError, 409, "AlreadyExistsException"),
     (NamespaceNotEmptyError, 409, "NamespaceNotEmptyException"),
     (CommitFailedException, 409, "CommitFailedException"),
     (OperationalError, 503, "ServiceUnavailableException"),
     (NotImplementedError, 406, "UnsupportedOperationException"),
+    (ForbiddenLocationError, 403, "ForbiddenException"),
+    (UnprocessableError, 422, "UnprocessableEntityException"),
+    (DataError, 400, "BadRequestException"),
     (InvalidModel, 400, "BadRequestException"),
     (ValidationError, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
 )
 """The first that fits. An exception that is not here is a mistake of ours, and the state of a commit is unknown."""
+
+
+_MOST_TOLD: Final = 3
 
 
 def error_answer(status: int, kind: str, message: str) -> JSONResponse:
@@ -48,8 +59,27 @@ def answer_for(error: Exception) -> JSONResponse:
     """The answer that tells a client of an error."""
     for known, status, kind in _KNOWN:
         if isinstance(error, known):
-            return error_answer(status, kind, str(error))
+            return error_answer(status, kind, _words(error))
     return error_answer(500, "InternalServerError", f"{type(error).__name__}: {error}")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, DataError):
+        # Its own words quote the statement with all that the request said.
+        return f"the catalog's database does not take what the request says: {error.orig}".strip()
+    if isinstance(error, InvalidModel):
+        return _problems(error.errors(include_url=False, include_context=False, include_input=False))
+    return str(error)
+
+
+def _problems(found: Sequence[Any]) -> str:
+    return "; ".join(_problem(problem) for problem in found[:_MOST_TOLD])
+
+
+def _problem(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    words = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{place}: {words}" if place else words
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -73,4 +103,4 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_request: Request, error: RequestValidationError) -> Response:
-        return error_answer(400, "BadRequestException", f"malformed request: {error.errors()}")
+        return error_answer(400, "BadRequestException", f"malformed request: {_problems(error.errors())}")

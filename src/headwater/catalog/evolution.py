@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -27,11 +27,11 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     StructType,
 )
 
-from headwater.catalog.pyiceberg_gaps import AnyMetadata
+from headwater.catalog.any_metadata import AnyMetadata
+from headwater.catalog.schema_rules import with_fresh_type
 
 
 class CannotEvolveError(ValueError):
@@ -185,8 +185,8 @@ def _grown_struct(
     # A column that is added is optional: the rows that are there have no value for it.
     for part in by_name.values():
         field_id = next_id()
-        added: IcebergType = assign_fresh_schema_ids(part.field_type, next_id)  # type: ignore[assignment]
-        fields.append(NestedField(field_id=field_id, name=part.name, field_type=added, required=False, doc=part.doc))
+        kind = with_fresh_type(part.field_type, next_id)
+        fields.append(part.model_copy(update={"field_id": field_id, "field_type": kind, "required": False}))
     return StructType(*fields)
 
 

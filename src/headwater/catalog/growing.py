@@ -6,7 +6,6 @@ from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 from sqlalchemy import Connection
@@ -24,8 +23,10 @@ from headwater.catalog.evolution import (
     updates_towards,
 )
 from headwater.catalog.metadata_files import StoredTable
-from headwater.catalog.namespaces import Name, now_ms
+from headwater.catalog.names import Name, text_of
+from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position, canonical, load_of
+from headwater.catalog.schema_rules import with_fresh_ids
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.catalog.tables import CommitRefusedError, LakeCatalog, TableChange
 
@@ -67,7 +68,7 @@ def evolve(catalog: LakeCatalog, evolution: Evolution) -> StoredTable:
             return _create(catalog, evolution) if table is None else _grow(catalog, table, evolution)
         except (CommitFailedException, TableAlreadyExistsError):
             continue
-    dotted = ".".join(evolution.name)
+    dotted = text_of(evolution.name)
     raise CommitFailedException(f"{dotted}: changed by others {_MOST_ATTEMPTS} times in a row; try again")
 
 
@@ -75,7 +76,7 @@ def _create(catalog: LakeCatalog, evolution: Evolution) -> StoredTable:
     wanted = evolution.wanted
     with suppress(NamespaceAlreadyExistsError):
         catalog.make_namespace(evolution.name[:-1], {})
-    schema = assign_fresh_schema_ids(wanted.schema)
+    schema = with_fresh_ids(wanted.schema)
     metadata = catalog.stage(
         evolution.name,
         schema,
@@ -85,7 +86,7 @@ def _create(catalog: LakeCatalog, evolution: Evolution) -> StoredTable:
     )
 
     def write_history(connection: Connection) -> None:
-        ledger.add_schema_changes(connection, ".".join(evolution.name), evolution.history(created=True), now_ms())
+        ledger.add_schema_changes(connection, text_of(evolution.name), evolution.history(created=True), now_ms())
 
     return catalog.create(evolution.name, metadata, also=write_history)
 
@@ -113,7 +114,7 @@ def _grow(catalog: LakeCatalog, table: StoredTable, evolution: Evolution) -> Sto
 def rewind(catalog: LakeCatalog, name: Name, source: str, position: Position | None, load_id: str) -> None:
     """Sets a source's position by a snapshot without data. The next load reads from there."""
     if catalog.get(name).metadata.format_version > 2:
-        raise ValueError(f"{'.'.join(name)} is of format version 3: its positions cannot be set back yet")
+        raise ValueError(f"{text_of(name)} is of format version 3: its positions cannot be set back yet")
     with catalog.writing() as connection:
         target = load_of(position)
         known = ledger.find_load(connection, target) if target is not None else None
@@ -121,7 +122,7 @@ def rewind(catalog: LakeCatalog, name: Name, source: str, position: Position | N
             raise ValueError(f"load {target} is no committed load of {source}: `loads` lists those that are")
         load = Load(
             load_id=load_id,
-            table=".".join(name),
+            table=text_of(name),
             source=source,
             mode="rewind",
             state=PENDING,
@@ -151,7 +152,7 @@ def rewind(catalog: LakeCatalog, name: Name, source: str, position: Position | N
                 return
             continue
         return
-    raise CommitFailedException(f"{'.'.join(name)}: changed by others {_MOST_ATTEMPTS} times in a row; try again")
+    raise CommitFailedException(f"{text_of(name)}: changed by others {_MOST_ATTEMPTS} times in a row; try again")
 
 
 def state_of(table: StoredTable) -> TableState:

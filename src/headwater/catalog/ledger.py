@@ -213,9 +213,9 @@ def files_of(connection: Connection, load_ids: Sequence[str]) -> "pa.Table":
     """The files of loads (path, modified_ns, size, load_id), which are oldest first; of a path its newest entry."""
     import pyarrow as pa
 
-    schema = pa.schema(
-        [("path", pa.string()), ("modified_ns", pa.int64()), ("size", pa.int64()), ("load_id", pa.string())]
-    )
+    from headwater.catalog.arrow_input import KNOWN_FILES
+
+    schema = KNOWN_FILES
     batches = []
     for start in range(0, len(load_ids), _IDS_AT_ONCE):
         chunk = load_ids[start : start + _IDS_AT_ONCE]

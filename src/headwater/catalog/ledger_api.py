@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 from fastapi import APIRouter, Response
-from pyiceberg.schema import Schema
 
 from headwater.catalog import ledger
-from headwater.catalog.arrow_schemas import iceberg_schema
+from headwater.catalog.arrow_input import FILES, MalformedArrowError, read_table
 from headwater.catalog.bodies import Body
 from headwater.catalog.commits import positions_of
 from headwater.catalog.entries import PENDING, Load
@@ -18,17 +17,29 @@ from headwater.catalog.evolution import Wanted
 from headwater.catalog.growing import Evolution, evolve, rewind, state_of
 from headwater.catalog.ledger import NoSuchLoadError
 from headwater.catalog.ledger_json import (
-    change_from_json,
     change_to_json,
     file_to_json,
     load_to_json,
-    schema_from_text,
     state_to_json,
 )
+from headwater.catalog.ledger_requests import (
+    changes_of,
+    counts_of,
+    load_id_of,
+    mode_of,
+    object_of,
+    optional_text,
+    pairs_of,
+    position_of,
+    properties_of,
+    schema_of,
+    text_of_field,
+)
+from headwater.catalog.names import name_of, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position
-from headwater.catalog.pyiceberg_gaps import parse_object
-from headwater.catalog.tables import LakeCatalog, name_of
+from headwater.catalog.request_json import parse_object
+from headwater.catalog.tables import LakeCatalog
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
@@ -48,14 +59,14 @@ def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
     def begin_load(body: Body) -> dict[str, Any]:
         request = parse_object(body)
         load = Load(
-            load_id=request["load_id"],
-            table=".".join(name_of(request["table"])),
-            source=request["source"],
-            mode=request["mode"],
+            load_id=load_id_of(request),
+            table=text_of(name_of(text_of_field(request, "table"))),
+            source=text_of_field(request, "source"),
+            mode=mode_of(request),
             state=PENDING,
-            before=request.get("before"),
-            after=request.get("after"),
-            details=request.get("details") or {},
+            before=position_of(request, "before"),
+            after=position_of(request, "after"),
+            details=object_of(request, "details"),
             begun_ms=now_ms(),
         )
         with catalog.writing() as connection:
@@ -64,7 +75,7 @@ def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
 
     @routes.post("/loads/{load_id}/finish")
     def finish_load(load_id: str, body: Body) -> dict[str, Any]:
-        counts = parse_object(body)
+        counts = counts_of(parse_object(body))
         with catalog.writing() as connection:
             ledger.finish_load(connection, load_id, counts, now_ms())
         return load(load_id)
@@ -85,13 +96,13 @@ def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/loads")
     def list_loads(table: str | None = None, source: str | None = None, limit: int = 100) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_loads(connection, table=table, source=source, limit=limit)
+            found = ledger.list_loads(connection, table=_stored(table), source=source, limit=limit)
         return {"loads": [load_to_json(load) for load in found]}
 
     @routes.get("/sources")
     def list_sources(table: str | None = None) -> dict[str, Any]:
         with catalog.reading() as connection:
-            found = ledger.list_sources(connection, table)
+            found = ledger.list_sources(connection, _stored(table))
         return {"sources": [{"table": table, "source": source} for table, source in found]}
 
     @routes.get("/loads/{load_id}")
@@ -103,8 +114,9 @@ def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
 def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.post("/loads/{load_id}/files")
     def add_files(load_id: str, body: Body) -> dict[str, Any]:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            files = reader.read_all()
+        files = read_table(body, FILES)
+        if any(column.null_count for column in files.columns):
+            raise MalformedArrowError("a file has a path, a time and a size: none of them can be null")
         with catalog.writing() as connection:
             load = _known(ledger.find_load(connection, load_id), load_id)
             if load.state != PENDING:
@@ -129,7 +141,8 @@ def _files(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/file")
     def find_file(table: str, path: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"entries": [file_to_json(entry) for entry in ledger.find_file(connection, table, path)]}
+            found = ledger.find_file(connection, text_of(name_of(table)), path)
+        return {"entries": [file_to_json(entry) for entry in found]}
 
 
 def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
@@ -145,7 +158,8 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/schema-history")
     def schema_history(table: str) -> dict[str, Any]:
         with catalog.reading() as connection:
-            return {"changes": [change_to_json(change) for change in ledger.schema_history(connection, table)]}
+            found = ledger.schema_history(connection, text_of(name_of(table)))
+        return {"changes": [change_to_json(change) for change in found]}
 
     @routes.post("/evolve")
     def evolve_table(body: Body) -> dict[str, Any]:
@@ -154,36 +168,31 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.post("/rewind")
     def rewind_table(body: Body) -> dict[str, Any]:
         request = parse_object(body)
-        name = name_of(request["table"])
-        rewind(catalog, name, request["source"], request.get("position"), request["load_id"])
+        name, load_id = name_of(text_of_field(request, "table")), load_id_of(request)
+        rewind(catalog, name, text_of_field(request, "source"), position_of(request), load_id)
         with catalog.reading() as connection:
-            return load_to_json(_known(ledger.find_load(connection, request["load_id"]), request["load_id"]))
+            return load_to_json(_known(ledger.find_load(connection, load_id), load_id))
 
 
 def _evolution(request: dict[str, Any]) -> Evolution:
-    properties = {str(key): str(value) for key, value in (request.get("properties") or {}).items()}
-    if "arrow_schema" in request:
-        version = int(properties.get("format-version", "2"))
-        schema = iceberg_schema(schema_from_text(request["arrow_schema"]), format_version=version)
-    else:
-        schema = Schema.model_validate(request["schema"])
+    properties = properties_of(request)
     return Evolution(
-        name=name_of(request["table"]),
+        name=name_of(text_of_field(request, "table")),
         wanted=Wanted(
-            schema=schema,
-            partition_spec=_pairs(request.get("partition_spec")),
-            sort_order=_pairs(request.get("sort_order")),
+            schema=schema_of(request, properties),
+            partition_spec=pairs_of(request, "partition_spec"),
+            sort_order=pairs_of(request, "sort_order"),
             properties=properties,
         ),
-        changes=tuple(change_from_json(change) for change in request.get("changes") or ()),
-        source=request.get("source"),
-        position=request.get("position"),
-        load_id=request.get("load_id"),
+        changes=changes_of(request),
+        source=optional_text(request, "source"),
+        position=position_of(request),
+        load_id=optional_text(request, "load_id"),
     )
 
 
-def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:
-    return tuple((first, second) for first, second in value) if value is not None else None
+def _stored(table: str | None) -> str | None:
+    return text_of(name_of(table)) if table is not None else None
 
 
 def _position(catalog: LakeCatalog, table: str, source: str) -> Position | None:

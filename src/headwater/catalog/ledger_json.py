@@ -1,6 +1,7 @@
 """The ledger's entries as JSON, for both ends of its HTTP API."""
 
 import base64
+import binascii
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,9 @@ def schema_to_text(schema: "pa.Schema") -> str:
 
 def schema_from_text(text: str) -> "pa.Schema":
     """The Arrow schema of a text."""
-    import pyarrow as pa
+    from headwater.catalog.arrow_input import MalformedArrowError, read_schema
 
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    try:
+        return read_schema(base64.b64decode(text, validate=True))
+    except (TypeError, binascii.Error):
+        raise MalformedArrowError("an Arrow schema is a text in base64") from None

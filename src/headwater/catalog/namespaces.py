@@ -4,25 +4,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pyiceberg.catalog import PropertiesUpdateSummary
-from pyiceberg.catalog.sql import IcebergNamespaceProperties, SqlCatalog
+from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NamespaceNotEmptyError, NoSuchNamespaceError
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, Select, delete, func, insert, select, union
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog import ledger
 from headwater.catalog.databases import prepare_engine
-
-Name: TypeAlias = tuple[str, ...]
+from headwater.catalog.names import BadNameError, Name, checked_namespace, levels_of, text_of
 
 KEYS_KEPT_MS: Final = 24 * 3600 * 1000
 """How long a request's idempotency key is remembered: much longer than the lifetime that clients are told."""
 
 _MARK: Final = "exists"
 """pyiceberg keeps a namespace as rows of properties, so one without any needs a row of its own."""
+
+
+class UnprocessableError(ValueError):
+    """A request that contradicts itself."""
 
 
 class NamespaceCatalog(SqlCatalog):
@@ -63,21 +66,59 @@ class NamespaceCatalog(SqlCatalog):
 
     def make_namespace(self, name: Name, properties: dict[str, str], *, key: str | None = None) -> None:
         """Creates a namespace."""
-        dotted = _dotted(name)
+        text = text_of(checked_namespace(name))
         if self.is_answered(key):
             return
         if self.namespace_exists(name):
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {dotted}")
-        rows = [
-            {"catalog_name": self.name, "namespace": dotted, "property_key": name, "property_value": value}
-            for name, value in {**properties, _MARK: "true"}.items()
-        ]
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {text}")
         try:
             with self.writing() as connection:
-                connection.execute(insert(IcebergNamespaceProperties), rows)
-                self.mark_answered(connection, key, f"create namespace {dotted}")
+                connection.execute(insert(IcebergNamespaceProperties), self._rows(text, {**properties, _MARK: "true"}))
+                self.mark_answered(connection, key, f"create namespace {text}")
         except IntegrityError:
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {dotted}") from None
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {text}") from None
+
+    # pyiceberg joins the levels of a name with dots and splits them again, which makes two levels of `v1.2`: what it
+    # does with names is done here in their own form.
+
+    def namespace_exists(self, identifier: str | Identifier) -> bool:
+        """Whether there is a namespace of that name, or one below it."""
+        name = _levels(identifier)
+        with self.reading() as connection:
+            return any(connection.execute(query.limit(1)).first() for query in self._at_or_below(name))
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        """The namespaces one level below another, or at the top."""
+        above = _levels(namespace)
+        if above:
+            self.refuse_absent(above)
+        with self.reading() as connection:
+            found = {_stored(text) for text in connection.execute(union(*self._at_or_below(above))).scalars()}
+        return sorted({name[: len(above) + 1] for name in found if len(name) > len(above)})
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """The tables of a namespace."""
+        name = _levels(namespace)
+        self.refuse_absent(name)
+        query = select(IcebergTables.table_name).where(
+            IcebergTables.catalog_name == self.name, IcebergTables.table_namespace == text_of(name)
+        )
+        with self.reading() as connection:
+            return sorted((*name, table) for table in connection.execute(query).scalars())
+
+    def refuse_absent(self, name: Name) -> None:
+        """Raises when there is no namespace of that name."""
+        if not self.namespace_exists(name):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {text_of(name)}")
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        """All properties of a namespace."""
+        name = _levels(namespace)
+        self.refuse_absent(name)
+        table = IcebergNamespaceProperties
+        query = select(table.property_key, table.property_value).where(*self._of_namespace(text_of(name)))
+        with self.reading() as connection:
+            return {row.property_key: row.property_value for row in connection.execute(query)}
 
     def namespace_properties(self, name: Name) -> dict[str, str]:
         """The properties that people gave a namespace."""
@@ -88,26 +129,61 @@ class NamespaceCatalog(SqlCatalog):
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
         """Sets and removes properties of a namespace, never its last row."""
-        if _MARK in (removals or ()):
-            raise ValueError(f"the property {_MARK!r} is the catalog's own")
-        return super().update_namespace_properties(namespace, removals, updates)
+        removals, text = removals or set(), text_of(_levels(namespace))
+        if _MARK in removals or _MARK in updates:
+            raise ValueError(f"the property {_MARK!r} is the catalog's own: choose another name")
+        both = sorted(removals & updates.keys())
+        if both:
+            raise UnprocessableError(f"Invalid namespace update: cannot simultaneously set and remove keys: {both}")
+        present = self.load_namespace_properties(namespace).keys()
+        gone = delete(IcebergNamespaceProperties).where(
+            *self._of_namespace(text), IcebergNamespaceProperties.property_key.in_(removals | updates.keys())
+        )
+        with self.writing() as connection:
+            connection.execute(gone)
+            if updates:
+                connection.execute(insert(IcebergNamespaceProperties), self._rows(text, updates))
+        return PropertiesUpdateSummary(
+            removed=sorted(removals & present), updated=sorted(updates), missing=sorted(removals - present)
+        )
 
     def remove_namespace(self, name: Name, *, key: str | None = None) -> None:
         """Drops an empty namespace."""
-        dotted = _dotted(name)
         if self.is_answered(key):
             return
-        if not self.namespace_exists(name):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted}")
+        self.refuse_absent(name)
+        text = text_of(name)
         if self.list_tables(name) or self.list_namespaces(name):
-            raise NamespaceNotEmptyError(f"Namespace is not empty: {dotted}; drop its tables and namespaces first")
+            raise NamespaceNotEmptyError(f"Namespace is not empty: {text}; drop its tables and namespaces first")
         with self.writing() as connection:
-            connection.execute(
-                delete(IcebergNamespaceProperties).where(
-                    IcebergNamespaceProperties.catalog_name == self.name, IcebergNamespaceProperties.namespace == dotted
-                )
-            )
-            self.mark_answered(connection, key, f"drop namespace {dotted}")
+            connection.execute(delete(IcebergNamespaceProperties).where(*self._of_namespace(text)))
+            self.mark_answered(connection, key, f"drop namespace {text}")
+
+    def _at_or_below(self, name: Name) -> list[Select[Any]]:
+        """Queries for the texts of a namespace and of those below it: those with properties, and those of tables."""
+        text = text_of(name)
+        queries: list[Select[Any]] = []
+        for kind, column in (
+            (IcebergNamespaceProperties, IcebergNamespaceProperties.namespace),
+            (IcebergTables, IcebergTables.table_namespace),
+        ):
+            query = select(column).where(kind.catalog_name == self.name)
+            if name:
+                # LIKE would take `DB` for `db` in SQLite.
+                below = func.substr(column, 1, len(text) + 1) == f"{text}."
+                query = query.where((column == text) | below)
+            queries.append(query)
+        return queries
+
+    def _of_namespace(self, text: str) -> tuple[Any, ...]:
+        table = IcebergNamespaceProperties
+        return table.catalog_name == self.name, table.namespace == text
+
+    def _rows(self, text: str, properties: Properties) -> list[dict[str, str]]:
+        return [
+            {"catalog_name": self.name, "namespace": text, "property_key": key, "property_value": value}
+            for key, value in properties.items()
+        ]
 
 
 def now_ms() -> int:
@@ -115,8 +191,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _dotted(name: Name) -> str:
-    # The database has one text for all levels, so a dot within a level would be read as two levels.
-    if not name or any(not level.strip() or "." in level for level in name):
-        raise ValueError(f"a namespace has levels without dots, none of them empty, unlike {list(name)}")
-    return ".".join(name)
+def _levels(identifier: str | Identifier) -> Name:
+    return levels_of(identifier) if isinstance(identifier, str) else tuple(identifier)
+
+
+def _stored(text: str) -> Name:
+    # Databases of earlier versions may have a backquote as it is.
+    try:
+        return levels_of(text)
+    except BadNameError:
+        return tuple(text.split("."))

@@ -1,12 +1,17 @@
 """Where a warehouse and its catalog are, as people write it and as machines take it. Needs nothing beyond Python."""
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from headwater.catalog.object_stores import S3Place, StoreAddressError, is_s3
 
 _DATABASE: Final = "catalog.db"
 _SQLITE: Final = "sqlite"
+_LONGEST_FOLDER: Final = 200
+_DIGEST: Final = 16
 
 
 def warehouse_url(warehouse: str) -> str:
@@ -28,7 +33,9 @@ def warehouse_url(warehouse: str) -> str:
     scheme, separator, _ = warehouse.partition("://")
     if separator:
         raise StoreAddressError(f"a warehouse is a folder or an S3 store (s3://BUCKET/FOLDER), not {scheme}://…")
-    return f"file://{Path(warehouse).expanduser().absolute()}"
+    path = Path(warehouse).expanduser().absolute()
+    # A location with `..` in it means different folders to different engines.
+    return f"file://{path.resolve() if '..' in path.parts else path}"
 
 
 def default_database(warehouse: str) -> str:
@@ -40,6 +47,36 @@ def default_database(warehouse: str) -> str:
             "with --catalog (--database, where it is served)"
         )
     return f"{path}/{_DATABASE}"
+
+
+def folder_of(namespace: Sequence[str], table: str) -> tuple[str, str]:
+    """The folders of a namespace and of a table in it, below a warehouse, for names of any characters.
+
+    Only letters, digits, `_`, `-` and inner dots stand for themselves: whatever else means something to a file system,
+    a URL or a glob is percent-encoded, so no name leads out of its folder and no two names share one.
+
+    >>> folder_of(("db", "raw"), "orders"), folder_of(("v1.2",), "../a b")
+    (('db.raw', 'orders'), ('v1%2E2', '%2E.%2Fa%20b'))
+    """
+    # Dots separate the levels of a namespace.
+    levels = ".".join(_folder_name(level).replace(".", "%2E") for level in namespace)
+    if levels.startswith(_DATABASE):
+        # The catalog's own files have this name.
+        levels = levels.replace(".", "%2E")
+    return _short(levels), _short(_folder_name(table))
+
+
+def _folder_name(name: str) -> str:
+    encoded = quote(name, safe="").replace("~", "%7E")
+    return f"%2E{encoded[1:]}" if encoded.startswith(".") else encoded
+
+
+def _short(folder: str) -> str:
+    # File systems take 255 bytes.
+    if len(folder) <= _LONGEST_FOLDER:
+        return folder
+    digest = hashlib.sha256(folder.encode()).hexdigest()[:_DIGEST]
+    return f"{folder[: _LONGEST_FOLDER - _DIGEST - 1]}-{digest}"
 
 
 def local_path(location: str) -> str | None:

@@ -4,29 +4,29 @@ All uses of pyiceberg's private names that this needs are here, so that an upgra
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest
-from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, TableMetadataV3, new_table_metadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
-    AddPartitionSpecUpdate,
-    AddSchemaUpdate,
     AddSnapshotUpdate,
-    AddSortOrderUpdate,
+    AssignUUIDUpdate,
     RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     RemoveStatisticsUpdate,
-    SetCurrentSchemaUpdate,
-    SetDefaultSortOrderUpdate,
-    SetDefaultSpecUpdate,
+    SetSnapshotRefUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
     _apply_table_update,
@@ -35,14 +35,18 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-AnyMetadata: TypeAlias = TableMetadataV1 | TableMetadataV2 | TableMetadataV3
-"""`TableMetadata` of pyiceberg as a type that checkers and people can read."""
+from headwater.catalog.additions import Additions, check_new_spec, check_present
+from headwater.catalog.any_metadata import AnyMetadata
+from headwater.catalog.callers_fault import callers_fault
+from headwater.catalog.names import checked_level
+from headwater.catalog.request_json import UnsupportedFeatureError, parse_object
+from headwater.catalog.requests import flag_in, properties_in, text_in
+from headwater.catalog.schema_rules import check_schema, with_fresh_ids
 
-_UNKNOWN_TYPE: Final = "variant"
+_Model = TypeVar("_Model", bound=BaseModel)
 
-
-class UnsupportedFeatureError(ValueError):
-    """A feature of Iceberg that this catalog cannot keep, and therefore refuses instead of losing it."""
+_NEWEST_VERSION: Final = 3
+_VERSION_OF_NEW_TABLES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,74 +65,69 @@ class CreateRequest:
 def parse_create_request(body: bytes) -> CreateRequest:
     """A create request. pyiceberg's model demands fields that Iceberg's API leaves out when they are default."""
     request = parse_object(body)
+    with callers_fault("the table to create"):
+        return _create_request(request)
+
+
+def _create_request(request: dict[str, Any]) -> CreateRequest:
     spec, order = request.get("partition-spec"), request.get("write-order")
     return CreateRequest(
-        name=str(request["name"]),
-        schema=Schema.model_validate(request["schema"]),
-        location=request.get("location"),
-        spec=PartitionSpec.model_validate(spec) if spec else UNPARTITIONED_PARTITION_SPEC,
-        order=SortOrder.model_validate(order) if order else UNSORTED_SORT_ORDER,
-        properties={str(key): str(value) for key, value in (request.get("properties") or {}).items()},
-        stage=bool(request.get("stage-create")),
+        name=checked_level(request["name"]),
+        schema=parsed(Schema, request["schema"]),
+        location=text_in(request, "location") if request.get("location") is not None else None,
+        spec=parsed(PartitionSpec, spec) if spec else UNPARTITIONED_PARTITION_SPEC,
+        order=parsed(SortOrder, order) if order else UNSORTED_SORT_ORDER,
+        properties=properties_in(request, "properties"),
+        stage=flag_in(request, "stage-create"),
     )
 
 
-def parse_commit_request(request: dict[str, Any]) -> CommitTableRequest:
+def parse_commit_request(request: Mapping[str, Any]) -> CommitTableRequest:
     """A commit; pyiceberg's model demands an identifier, which Iceberg's API leaves to the path."""
     identifier = request.get("identifier") or {"namespace": [], "name": ""}
-    return CommitTableRequest.model_validate({"requirements": [], "updates": [], **request, "identifier": identifier})
+    with callers_fault("the commit"):
+        _check_summaries(request)
+    return parsed(CommitTableRequest, {"requirements": [], "updates": [], **request, "identifier": identifier})
 
 
-class _Request(dict[str, Any]):
-    """A JSON object from the wire: a field that it lacks is its sender's mistake, not ours."""
+def _check_summaries(request: Mapping[str, Any]) -> None:
+    # pyiceberg takes any value for a snapshot's properties, and fails when it reads them again.
+    for update in request.get("updates") or ():
+        summary = (update.get("snapshot") or {}).get("summary") or {}
+        if not all(isinstance(value, str) for value in summary.values()):
+            raise ValueError("the summary of a snapshot has texts only")
 
-    def __missing__(self, name: str) -> Any:
-        raise ValueError(f"the request lacks {name!r}")
 
-
-def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a request, looked through for what pyiceberg would drop silently or refuse in riddles."""
+def parsed(model: type[_Model], value: object) -> _Model:
+    """A model of a JSON value; ValueError when it is none. pyiceberg's validators have several more errors."""
     try:
-        value = json.loads(body, object_hook=_Request)
-    except ValueError as error:
-        raise ValueError(f"the request's body is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError("the request's body is no JSON object")
-    _refuse_what_would_be_lost(value)
-    return value
+        return model.model_validate(value)
+    except (TypeError, AttributeError, ArithmeticError, LookupError, NotImplementedError) as error:
+        raise ValueError(f"the request has a {model.__name__} that is none: {error}") from None
+    except RecursionError:
+        raise ValueError(f"the request has a {model.__name__} that is nested too deeply") from None
 
 
-def _refuse_what_would_be_lost(request: dict[str, Any]) -> None:
-    # pyiceberg's models ignore unknown fields: encryption keys would vanish from the metadata, and with them the data.
-    updates = request.get("updates", ())
-    for update in updates if isinstance(updates, list) else ():
-        if not isinstance(update, dict):
-            continue
-        action = update.get("action", "")
-        if "encryption-key" in action or update.get("snapshot", {}).get("key-id") is not None:
-            raise UnsupportedFeatureError("this catalog keeps no encryption keys: create the table without encryption")
-        _refuse_variants(update.get("schema"))
-    _refuse_variants(request.get("schema"))
+def empty_metadata(updates: Iterable[TableUpdate] = ()) -> AnyMetadata:
+    """What a table is built from whose first commit creates it: of the version that the commit names first, or 2."""
+    named = (update.format_version for update in updates if isinstance(update, UpgradeFormatVersionUpdate))
+    upgrade = UpgradeFormatVersionUpdate.model_validate({"format-version": next(named, _VERSION_OF_NEW_TABLES)})
+    return _applied(upgrade, MetastoreCatalog._empty_table_metadata(), _TableMetadataUpdateContext())
 
 
-def _refuse_variants(schema: object) -> None:
-    if isinstance(schema, dict):
-        if schema.get("type") == _UNKNOWN_TYPE:
-            raise UnsupportedFeatureError(
-                f"this catalog knows no columns of type {schema['type']}"
-                f"{' (column ' + str(schema['name']) + ')' if 'name' in schema else ''}: use string or a struct"
-            )
-        for name in ("fields", "type", "element", "value", "key"):
-            inner = schema.get(name)
-            _refuse_variants({"type": inner} if inner == _UNKNOWN_TYPE else inner)
-    elif isinstance(schema, list):
-        for inner in schema:
-            _refuse_variants(inner)
-
-
-def empty_metadata() -> AnyMetadata:
-    """What a table is built from whose first commit creates it."""
-    return MetastoreCatalog._empty_table_metadata()
+def new_metadata(
+    schema: Schema, spec: PartitionSpec, order: SortOrder, location: str, properties: Mapping[str, str]
+) -> AnyMetadata:
+    """The metadata of a new table. pyiceberg loses the default values of columns when it gives them their ids."""
+    text = properties.get("format-version", str(_VERSION_OF_NEW_TABLES))
+    if text not in map(str, range(1, _NEWEST_VERSION + 1)):
+        raise ValueError(f"Unsupported format version: {text!r:.30} (supported: 1 to {_NEWEST_VERSION})")
+    check_schema(schema, int(text))
+    metadata = new_table_metadata(schema, spec, order, location, dict(properties))
+    fresh = with_fresh_ids(schema)
+    metadata = _with_fields_of_v1(metadata.model_copy(update={"schemas": [fresh]}))
+    check_new_spec(metadata.spec(), metadata)
+    return validated(metadata)
 
 
 def metadata_json(metadata: AnyMetadata) -> bytes:
@@ -165,26 +164,51 @@ def apply_updates(base: AnyMetadata, updates: Iterable[TableUpdate], base_locati
     """
     context = _TableMetadataUpdateContext()
     metadata = base
-    added = _LastAdded()
+    additions = Additions()
     for update in updates:
-        for step in _forgiving(added.named(update), metadata):
-            metadata = _with_row_ids(_applied(step, metadata, context))
-    if not context.has_changes():
+        _check_update(update, base, exists=base_location is not None)
+        for step in _forgiving(update, metadata):
+            added = additions.applied(step, metadata)
+            metadata = _with_row_ids(_applied(step, metadata, context)) if added is None else added
+    if metadata is base:
         return base
     if base_location is not None:
         metadata = _update_table_metadata_log(metadata, base_location, base.last_updated_ms)
     if metadata.last_updated_ms == base.last_updated_ms:
         metadata = metadata.model_copy(update={"last_updated_ms": int(datetime.now(UTC).timestamp() * 1000)})
+    check_present(metadata, new=base_location is None)
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
-    return metadata
+    return _with_fields_of_v1(metadata)
+
+
+def _check_update(update: TableUpdate, base: AnyMetadata, *, exists: bool) -> None:
+    if exists and isinstance(update, AssignUUIDUpdate) and update.uuid != base.table_uuid:
+        # The reference server takes it, and every client that has the table open is then refused.
+        raise ValueError(
+            f"Cannot assign UUID {update.uuid} to a table whose UUID is {base.table_uuid}: a table keeps it"
+        )
+    if isinstance(update, SetSnapshotRefUpdate) and update.ref_name == MAIN_BRANCH and update.type != "branch":
+        raise ValueError(f"Cannot set {MAIN_BRANCH} to a tag, it must be a branch")
+
+
+def _with_fields_of_v1(metadata: AnyMetadata) -> AnyMetadata:
+    """Version 1 has the current schema and spec in fields of their own too, which pyiceberg leaves as they were."""
+    if not isinstance(metadata, TableMetadataV1):
+        return metadata
+    spec = [field.model_dump() for field in metadata.spec().fields]
+    return metadata.model_copy(update={"schema_": metadata.schema(), "partition_spec": spec})
 
 
 def _applied(update: TableUpdate, metadata: AnyMetadata, context: _TableMetadataUpdateContext) -> AnyMetadata:
+    if isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == metadata.format_version:
+        return metadata
     if isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == 3 > metadata.format_version:
         # pyiceberg reads version 3 and does not upgrade to it.
         context.add_update(update)
         return TableMetadataV3.model_construct(**{**dict(metadata), "format_version": 3, "next_row_id": 0})
+    if isinstance(update, AddSnapshotUpdate):
+        _check_is_next(update.snapshot, metadata)
     changed: AnyMetadata = _apply_table_update(update, metadata, context)
     if isinstance(update, AddSnapshotUpdate) and isinstance(metadata, TableMetadataV3):
         # pyiceberg forgets the next row id when a snapshot does not say how many rows it adds.
@@ -193,30 +217,23 @@ def _applied(update: TableUpdate, metadata: AnyMetadata, context: _TableMetadata
     return changed
 
 
-class _LastAdded:
-    """Turns -1, "the last added", into an id. pyiceberg takes the highest id instead, which may be an older one."""
-
-    def __init__(self) -> None:
-        self._schema: int | None = None
-        self._spec: int | None = None
-        self._order: int | None = None
-
-    def named(self, update: TableUpdate) -> TableUpdate:
-        """The update with the id that -1 stands for, as far as it is known."""
-        match update:
-            case AddSchemaUpdate():
-                self._schema = update.schema_.schema_id
-            case AddPartitionSpecUpdate():
-                self._spec = update.spec.spec_id
-            case AddSortOrderUpdate():
-                self._order = update.sort_order.order_id
-            case SetCurrentSchemaUpdate(schema_id=-1) if self._schema is not None:
-                return SetCurrentSchemaUpdate.model_validate({"schema-id": self._schema})
-            case SetDefaultSpecUpdate(spec_id=-1) if self._spec is not None:
-                return SetDefaultSpecUpdate.model_validate({"spec-id": self._spec})
-            case SetDefaultSortOrderUpdate(sort_order_id=-1) if self._order is not None:
-                return SetDefaultSortOrderUpdate.model_validate({"sort-order-id": self._order})
-        return update
+def _check_is_next(snapshot: Snapshot, metadata: AnyMetadata) -> None:
+    """A writer to another branch was quicker: numbers that come too late are a conflict, so the client tries again."""
+    late = "Validation failed, please retry: Cannot add"
+    number, last = (
+        snapshot.sequence_number,
+        None if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
+    )
+    if number is not None and last is not None and snapshot.parent_snapshot_id is not None and number <= last:
+        raise CommitFailedException(
+            f"{late} snapshot with sequence number {number} older than last sequence number {last}"
+        )
+    if isinstance(metadata, TableMetadataV3) and snapshot.first_row_id is not None:
+        next_row_id = metadata.next_row_id or 0
+        if snapshot.first_row_id < next_row_id:
+            raise CommitFailedException(
+                f"{late} a snapshot, first-row-id is behind table next-row-id: {snapshot.first_row_id} < {next_row_id}"
+            )
 
 
 def _forgiving(update: TableUpdate, metadata: AnyMetadata) -> Iterable[TableUpdate]:
@@ -237,17 +254,7 @@ def _forgiving(update: TableUpdate, metadata: AnyMetadata) -> Iterable[TableUpda
             return [update] if known else []
         case RemoveSnapshotsUpdate():
             return _removals_of_snapshots(set(update.snapshot_ids), metadata)
-        case AddSchemaUpdate():
-            return [] if update.schema_ in metadata.schemas and _same_id(update, metadata) else [update]
-        case AddPartitionSpecUpdate():
-            return [] if update.spec in metadata.partition_specs else [update]
-        case AddSortOrderUpdate():
-            return [] if update.sort_order in metadata.sort_orders else [update]
     return [update]
-
-
-def _same_id(update: AddSchemaUpdate, metadata: AnyMetadata) -> bool:
-    return any(schema.schema_id == update.schema_.schema_id for schema in metadata.schemas)
 
 
 def _removals_of_snapshots(snapshot_ids: set[int], metadata: AnyMetadata) -> list[TableUpdate]:

@@ -5,22 +5,33 @@ several tables, metrics (taken and dropped). Left out on purpose: views, scan pl
 """
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
+from urllib.parse import unquote
 
 from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import JSONResponse
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
+from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
 from headwater.catalog.bodies import Body, Key
 from headwater.catalog.errors import answer_errors, error_answer
 from headwater.catalog.ledger_api import ledger_routes
 from headwater.catalog.metadata_files import StoredTable
-from headwater.catalog.namespaces import Name
-from headwater.catalog.pyiceberg_gaps import metadata_json, parse_commit_request, parse_create_request, parse_object
+from headwater.catalog.names import Name, checked_level, checked_namespace, text_of
+from headwater.catalog.pyiceberg_gaps import metadata_json, parse_commit_request, parse_create_request
+from headwater.catalog.raw_paths import RawPaths, namespace_of_path, namespace_of_query, table_of_path
+from headwater.catalog.request_json import parse_object
+from headwater.catalog.requests import (
+    flag_in,
+    identifier_in,
+    objects_in,
+    properties_in,
+    text_in,
+    texts_in,
+)
 from headwater.catalog.tables import LakeCatalog, TableChange
 
 IDEMPOTENCY_KEY_LIFETIME: Final = "PT30M"
-_SEPARATOR: Final = "\x1f"
 _NS: Final = "/namespaces/{namespace}"
 _TABLE: Final = "/namespaces/{namespace}/tables/{table}"
 
@@ -29,6 +40,8 @@ def catalog_app(catalog: LakeCatalog) -> FastAPI:
     """The app that serves a catalog and its ledger."""
     app = FastAPI(title="headwater catalog", docs_url=None, redoc_url=None, openapi_url=None)
     answer_errors(app)
+    app.router.redirect_slashes = False
+    app.add_middleware(RawPaths)
     routes = APIRouter(prefix="/v1")
     _configuration(routes, catalog)
     _namespaces(routes, catalog)
@@ -37,7 +50,17 @@ def catalog_app(catalog: LakeCatalog) -> FastAPI:
     _views(routes)
     app.include_router(routes)
     app.include_router(ledger_routes(catalog))
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    # FastAPI builds them at the first request otherwise, in whichever thread that comes, and silences a warning of
+    # pydantic meanwhile: for all threads, as warnings are, and loud again when another thread is done first.
+    for route in app.routes:
+        build = getattr(route, "effective_candidates", None)
+        if build is not None:
+            build()
 
 
 def _configuration(routes: APIRouter, catalog: LakeCatalog) -> None:
@@ -68,49 +91,48 @@ def _configuration(routes: APIRouter, catalog: LakeCatalog) -> None:
 def _namespaces(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/namespaces")
     def list_namespaces(parent: str = "") -> dict[str, Any]:
-        return {"namespaces": sorted(catalog.list_namespaces(_levels(parent) if parent else ()))}
+        return {"namespaces": catalog.list_namespaces(_parent(catalog, parent) if parent else ())}
 
     @routes.post("/namespaces")
     def create_namespace(body: Body, key: Key = None) -> dict[str, Any]:
         request = parse_object(body)
-        name = tuple(request["namespace"])
-        catalog.make_namespace(name, request.get("properties") or {}, key=key)
+        name = checked_namespace(request["namespace"])
+        catalog.make_namespace(name, properties_in(request, "properties"), key=key)
         return {"namespace": name, "properties": catalog.namespace_properties(name)}
 
     @routes.get(_NS)
     def load_namespace(namespace: str) -> dict[str, Any]:
-        name = _levels(namespace)
+        name = namespace_of_path(namespace)
         return {"namespace": name, "properties": catalog.namespace_properties(name)}
 
     @routes.head(_NS)
     def namespace_exists(namespace: str) -> Response:
-        if not catalog.namespace_exists(_levels(namespace)):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
+        catalog.refuse_absent(namespace_of_path(namespace))
         return Response(status_code=204)
 
     @routes.delete(_NS)
     def drop_namespace(namespace: str, key: Key = None) -> Response:
-        catalog.remove_namespace(_levels(namespace), key=key)
+        catalog.remove_namespace(namespace_of_path(namespace), key=key)
         return Response(status_code=204)
 
     @routes.post(f"{_NS}/properties")
     def update_properties(namespace: str, body: Body) -> dict[str, Any]:
         request = parse_object(body)
-        removals, updates = set(request.get("removals") or ()), request.get("updates") or {}
-        summary = catalog.update_namespace_properties(_levels(namespace), removals, updates)
+        removals, updates = set(texts_in(request, "removals")), properties_in(request, "updates")
+        summary = catalog.update_namespace_properties(namespace_of_path(namespace), removals, updates)
         return {"removed": summary.removed, "updated": summary.updated, "missing": summary.missing}
 
 
 def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get(f"{_NS}/tables")
     def list_tables(namespace: str) -> dict[str, Any]:
-        found = sorted(catalog.list_tables(_levels(namespace)))
+        found = catalog.list_tables(namespace_of_path(namespace))
         return {"identifiers": [{"namespace": name[:-1], "name": name[-1]} for name in found]}
 
     @routes.post(f"{_NS}/tables")
     def create_table(namespace: str, body: Body, key: Key = None) -> Response:
         request = parse_create_request(body)
-        name = (*_levels(namespace), request.name)
+        name = (*namespace_of_path(namespace), request.name)
         metadata = catalog.stage(
             name,
             request.schema,
@@ -126,19 +148,20 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
 
     @routes.get(_TABLE)
     def load_table(namespace: str, table: str) -> Response:
-        return _table_answer(catalog.get((*_levels(namespace), table)))
+        return _table_answer(catalog.get(table_of_path(namespace, table)))
 
     @routes.head(_TABLE)
     def table_exists(namespace: str, table: str) -> Response:
-        if not catalog.has((*_levels(namespace), table)):
-            raise NoSuchTableError(f"Table does not exist: {namespace}.{table}")
+        name = table_of_path(namespace, table)
+        if not catalog.has(name):
+            raise NoSuchTableError(f"Table does not exist: {text_of(name)}")
         return Response(status_code=204)
 
     @routes.delete(_TABLE)
     def drop_table(
         namespace: str, table: str, purge: Annotated[bool, Query(alias="purgeRequested")] = False, key: Key = None
     ) -> Response:
-        name = (*_levels(namespace), table)
+        name = table_of_path(namespace, table)
         if purge:
             catalog.purge(name, key=key)
         else:
@@ -148,26 +171,27 @@ def _tables(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.post(f"{_NS}/register")
     def register_table(namespace: str, body: Body, key: Key = None) -> Response:
         request = parse_object(body)
-        name = (*_levels(namespace), request["name"])
-        overwrite = bool(request.get("overwrite", False))
-        return _table_answer(catalog.register(name, request["metadata-location"], overwrite=overwrite, key=key))
+        name = (*namespace_of_path(namespace), checked_level(request["name"]))
+        location, overwrite = text_in(request, "metadata-location"), flag_in(request, "overwrite")
+        return _table_answer(catalog.register(name, location, overwrite=overwrite, key=key))
 
     @routes.post("/tables/rename")
     def rename_table(body: Body, key: Key = None) -> Response:
         request = parse_object(body)
-        catalog.rename(_identifier(request["source"]), _identifier(request["destination"]), key=key)
+        catalog.rename(identifier_in(request, "source"), identifier_in(request, "destination"), key=key)
         return Response(status_code=204)
 
 
 def _commits(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.post(_TABLE)
     def commit_table(namespace: str, table: str, body: Body, key: Key = None) -> Response:
-        change = _change((*_levels(namespace), table), parse_object(body))
+        change = _change(table_of_path(namespace, table), parse_object(body))
         return _table_answer(catalog.commit([change], key=key)[0])
 
     @routes.post("/transactions/commit")
     def commit_tables(body: Body, key: Key = None) -> Response:
-        changes = [_change(_identifier(part["identifier"]), part) for part in parse_object(body)["table-changes"]]
+        parts = objects_in(parse_object(body), "table-changes")
+        changes = [_change(identifier_in(part, "identifier"), part) for part in parts]
         catalog.commit(changes, key=key)
         return Response(status_code=204)
 
@@ -187,22 +211,24 @@ def _views(routes: APIRouter) -> None:
 
     @routes.get(f"{_NS}/views/{{view}}")
     def load_view(namespace: str, view: str) -> Response:
-        raise NoSuchViewError(f"View does not exist: {namespace}.{view} (this catalog keeps no views)")
+        name = text_of(table_of_path(namespace, view))
+        raise NoSuchViewError(f"View does not exist: {name} (this catalog keeps no views)")
 
     @routes.head(f"{_NS}/views/{{view}}")
     def view_exists(namespace: str, view: str) -> Response:
         return Response(status_code=404)
 
 
-def _levels(namespace: str) -> Name:
-    return tuple(namespace.split(_SEPARATOR))
+def _parent(catalog: LakeCatalog, text: str) -> Name:
+    name = namespace_of_query(text)
+    if catalog.namespace_exists(name):
+        return name
+    # pyiceberg encodes each level of this parameter before its HTTP library encodes the whole of it again.
+    decoded = tuple(unquote(level) for level in name)
+    return decoded if catalog.namespace_exists(decoded) else name
 
 
-def _identifier(part: dict[str, Any]) -> Name:
-    return (*part["namespace"], part["name"])
-
-
-def _change(name: Name, request: dict[str, Any]) -> TableChange:
+def _change(name: Name, request: Mapping[str, Any]) -> TableChange:
     parsed = parse_commit_request(request)
     return TableChange(name=name, requirements=parsed.requirements, updates=parsed.updates)
 

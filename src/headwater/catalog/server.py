@@ -4,13 +4,15 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
 
+from headwater.catalog.connections import MOST_HEAD_BYTES, BoundedConnection
 from headwater.catalog.databases import database_url
+from headwater.catalog.doorkeeping import MOST_BODY_BYTES, Door, DoorRules, allowed_name, names_of_listener
 from headwater.catalog.object_stores import S3Place, is_s3
 from headwater.catalog.places import warehouse_url
 from headwater.catalog.rest import catalog_app
@@ -25,22 +27,34 @@ _KEEP_ALIVE_S: Final = 300
 class EmbeddedCatalog:
     """A catalog that this process serves to its own jobs, on a free port of the loopback interface.
 
+    Other programs of the machine reach that port too: with a `token`, only who knows it is served.
+
     with EmbeddedCatalog("lake/catalog.db", "lake") as catalog:
         client = CatalogClient(catalog.uri)
     """
 
-    def __init__(self, database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        database: str,
+        warehouse: str,
+        *,
+        token: str | None = None,
+        allow_locations: Iterable[str] = (),
+        at: Callable[[str], None] | None = None,
+    ) -> None:
         self._database = database
         self._warehouse = warehouse
+        self._rules = DoorRules(token=token)
+        self._allowed = tuple(allow_locations)
         self._at = at
         self.uri = ""
 
     def __enter__(self) -> Self:
-        self._catalog = open_catalog(self._database, self._warehouse, at=self._at)
+        self._catalog = open_catalog(self._database, self._warehouse, allow_locations=self._allowed, at=self._at)
         self._socket = listen("127.0.0.1", 0)
         self.uri = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         # The logging of the process is its own; a mistake of the catalog is told in its answer.
-        self._server = _Server(_configuration(self._catalog, log_config=None, log_level="critical"))
+        self._server = _Server(_configuration(self._catalog, self._rules, log_config=None, log_level="critical"))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="headwater-catalog", daemon=True
         )
@@ -64,12 +78,21 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8181,
     *,
+    allow_hosts: Iterable[str] = (),
+    allow_locations: Iterable[str] = (),
+    most_body_bytes: int = MOST_BODY_BYTES,
     ready: Callable[[str], None] = lambda _uri: None,
 ) -> None:
-    """Serves a catalog until SIGINT or SIGTERM. `ready` is called with its address when it can be reached."""
-    catalog = open_catalog(database, warehouse)
+    """Serves a catalog until SIGINT or SIGTERM. `ready` is called with its address when it can be reached.
+
+    Requests are for the address it listens on, or for one of `allow_hosts`; tables lie in the warehouse or in one of
+    `allow_locations`.
+    """
+    names = frozenset(map(allowed_name, allow_hosts)) | names_of_listener(host)
+    catalog = open_catalog(database, warehouse, allow_locations=allow_locations)
     listener = listen(host, port)
-    server = _Server(_configuration(catalog, log_level="error"))
+    rules = DoorRules(names=names, most_body_bytes=most_body_bytes)
+    server = _Server(_configuration(catalog, rules, log_level="error"))
     shown = f"[{host}]" if ":" in host else host
     server.when_up = lambda: ready(f"http://{shown}:{listener.getsockname()[1]}")
 
@@ -87,14 +110,20 @@ def serve(
         catalog.close()
 
 
-def open_catalog(database: str, warehouse: str, *, at: Callable[[str], None] | None = None) -> LakeCatalog:
+def open_catalog(
+    database: str,
+    warehouse: str,
+    *,
+    allow_locations: Iterable[str] = (),
+    at: Callable[[str], None] | None = None,
+) -> LakeCatalog:
     """The catalog of a database and a warehouse, each a path or a URL; ValueError for what cannot be used."""
     dies_at = os.environ.get(_DIES_AT)
     if at is None and dies_at:
         at = die_at(dies_at)
     place = warehouse_url(warehouse)
     io = S3Place.parse(warehouse).iceberg() if is_s3(warehouse) else {}
-    return LakeCatalog(database=database_url(database), warehouse=place, at=at, **io)
+    return LakeCatalog(database=database_url(database), warehouse=place, allowed=allow_locations, at=at, **io)
 
 
 def die_at(armed: str) -> Callable[[str], None]:
@@ -115,12 +144,18 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=512)
 
 
-def _configuration(catalog: LakeCatalog, **logging: Any) -> uvicorn.Config:
+def _configuration(catalog: LakeCatalog, rules: DoorRules, **logging: Any) -> uvicorn.Config:
     return uvicorn.Config(
-        catalog_app(catalog),
+        Door(catalog_app(catalog), rules),
         **logging,
         access_log=False,
         lifespan="off",
+        http=BoundedConnection,
+        ws="none",
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        # Nobody's word is taken for who asks, or under which name.
+        proxy_headers=False,
+        server_header=False,
         # A client that sends on a connection just when we give it up does not know what became of its request.
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_STOP_TIMEOUT_S,

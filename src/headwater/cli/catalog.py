@@ -13,6 +13,7 @@ from headwater.cli.output import fail, without_user
 app = new_app("The lake's catalog: an Iceberg REST service whose commits are exactly once.")
 
 DEFAULT_LISTEN = "127.0.0.1:8181"
+DEFAULT_BODY_BYTES = 16 << 20
 
 
 @app.callback()
@@ -34,6 +35,25 @@ def serve(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
     ] = DEFAULT_LISTEN,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:PORT]",
+            help="A name by which clients ask for this server, besides its address; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    allow_location: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="A folder besides the warehouse where tables may lie; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    max_body_bytes: Annotated[
+        int, typer.Option(metavar="BYTES", min=1, help="The largest request that is taken.")
+    ] = DEFAULT_BODY_BYTES,
     as_json: Json = False,
 ) -> None:
     """Serve the catalog in the foreground until Ctrl-C."""
@@ -52,7 +72,16 @@ def serve(
         print(json.dumps(ready) if as_json else words, flush=True)
 
     try:
-        serve(database or default_database(warehouse), warehouse, host, port, ready=announce)
+        serve(
+            database or default_database(warehouse),
+            warehouse,
+            host,
+            port,
+            allow_hosts=allow_host or (),
+            allow_locations=allow_location or (),
+            most_body_bytes=max_body_bytes,
+            ready=announce,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:

@@ -1,13 +1,15 @@
 """The lake as Python sees it: `Lake("warehouse").load("topic:orders", into="shop.orders", bootstrap="…")`."""
 
+import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.catalog.client import CatalogClient
+from headwater.catalog.names import BadNameError, name_of, text_of
 from headwater.catalog.object_stores import WAREHOUSE, environment_properties, is_s3
 from headwater.catalog.places import default_database, is_there, warehouse_url
 from headwater.lake.errors import LakeError, LakeUsageError
@@ -56,6 +58,8 @@ class Lake:
 
     `warehouse` is a folder or the URL of a place in S3; `catalog` is the URL of a catalog server or of a database
     (SQLite, PostgreSQL) over which one runs inside this process: a file in the warehouse unless told otherwise.
+    Tables lie in the warehouse, or in one of `allow_locations`. Other programs of the machine reach the catalog of this
+    process only with `lake.token`.
     A lake that is not there yet is made, except with `create=False`: that is a `LakeUsageError` then.
     """
 
@@ -65,13 +69,15 @@ class Lake:
         *,
         catalog: str | None = None,
         token: str | None = None,
+        allow_locations: Iterable[str | Path] = (),
         create: bool = True,
         spark: SparkSettings | None = None,
         tell: Callable[[str], None] = lambda words: None,
         watch: Watch | None = None,
     ) -> None:
         self._settings = spark or SparkSettings()
-        self._token = token
+        self.token = token
+        """What the catalog asks of everybody; that of a catalog in this process is made for it, and told to nobody."""
         self._tell = tell
         self._watch = watch
         self._session: SparkSession | None = None
@@ -83,10 +89,12 @@ class Lake:
             # The catalog tells how it reaches the files; from here they may be reached otherwise.
             self._file_properties = environment_properties()
         else:
-            self._embedded = _served(str(warehouse), catalog, create=create)
+            self.token = token or secrets.token_urlsafe(32)
+            allowed = tuple(map(str, allow_locations))
+            self._embedded = _served(str(warehouse), catalog, create=create, token=self.token, allowed=allowed)
             self.uri = self._embedded.uri
             self._file_properties = {}
-        self.catalog = CatalogClient(self.uri, token=token)
+        self.catalog = CatalogClient(self.uri, token=self.token)
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +131,7 @@ class Lake:
     def _spark_catalog(self) -> SparkCatalog:
         on_s3 = is_s3(self.catalog.settings().get(WAREHOUSE, ""))
         properties = self._file_properties if on_s3 else {}
-        return SparkCatalog(uri=self.uri, token=self._token, on_s3=on_s3, properties=properties)
+        return SparkCatalog(uri=self.uri, token=self.token, on_s3=on_s3, properties=properties)
 
     def check_spark(self) -> None:
         """A LakeError when Spark was started and its process is gone; another lake starts another one."""
@@ -141,7 +149,7 @@ class Lake:
         if self._iceberg is None:
             from pyiceberg.catalog.rest import RestCatalog
 
-            token = {} if self._token is None else {"token": self._token}
+            token = {} if self.token is None else {"token": self.token}
             self._iceberg = RestCatalog("lake", uri=self.uri, **token, **self._file_properties)
         return self._iceberg
 
@@ -259,7 +267,9 @@ class Lake:
             raise LakeError(statement_words(error)) from error
 
 
-def _served(warehouse: str, catalog: str | None, *, create: bool) -> "EmbeddedCatalog":
+def _served(
+    warehouse: str, catalog: str | None, *, create: bool, token: str, allowed: Sequence[str]
+) -> "EmbeddedCatalog":
     """A catalog in this process. Who has one elsewhere does not wait for what a server and its database need."""
     try:
         place = warehouse_url(warehouse)
@@ -268,7 +278,7 @@ def _served(warehouse: str, catalog: str | None, *, create: bool) -> "EmbeddedCa
             raise _no_lake(place, catalog)
         from headwater.catalog.server import EmbeddedCatalog
 
-        return EmbeddedCatalog(database, warehouse).__enter__()
+        return EmbeddedCatalog(database, warehouse, token=token, allow_locations=allowed).__enter__()
     except ValueError as error:
         raise LakeUsageError(str(error)) from None
 
@@ -285,11 +295,11 @@ def _no_lake(warehouse: str, catalog: str | None) -> LakeUsageError:
 
 
 def checked_table(name: str) -> str:
-    """`db.table`, or a usage error."""
-    parts = name.split(".")
-    if len(parts) < 2 or not all(parts):
-        raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE")
-    return name
+    """`db.table`, or a usage error; a part with a dot stands in backquotes, as in Spark."""
+    try:
+        return text_of(name_of(name))
+    except BadNameError:
+        raise LakeUsageError(f"{name!r} is not the name of a table: write DATABASE.TABLE") from None
 
 
 def _in_address(source: Source) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from headwater.catalog.names import BadNameError, name_of, text_of
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.jobs import Job, LakeFile
 from headwater.lake.load.request import MODES, LoadRequest
@@ -215,10 +216,10 @@ def _place(number: int, raw: object) -> str:
 
 
 def _table(name: str) -> str:
-    parts = name.split(".")
-    if len(parts) < 2 or not all(parts):
-        raise LakeUsageError(f"into = {name!r} is not the name of a table: write DATABASE.TABLE")
-    return name
+    try:
+        return text_of(name_of(name))
+    except BadNameError:
+        raise LakeUsageError(f"into = {name!r} is not the name of a table: write DATABASE.TABLE") from None
 
 
 def _check_twins(jobs: Sequence[Job]) -> None:

@@ -33,6 +33,8 @@ _ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enab
 """Spark asks for each value only within a batch, and only after it has asked whether it is null: Arrow need not check
 both again for every value of every row. `spark.driver.extraJavaOptions` come behind these and may take them back."""
 
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
 _SENT_AWAY: Final = re.compile(r"Application has been killed\. Reason: (.+)")
 
 
@@ -87,11 +89,34 @@ def start_spark(settings: SparkSettings, catalog: SparkCatalog) -> "SparkSession
     log_bytes = 0
     try:
         with _stderr_into_log() as log_bytes, _interrupts_kept():
+            _start_java({"spark.master": settings.master, "spark.app.name": "headwater lake", **conf})
             return builder.getOrCreate()
     except Exception as error:
         log = spark_log()
         why = why_not_started(error, log.read_bytes()[log_bytes:].decode(errors="replace"))
         raise LakeError(f"Spark did not start on {settings.master}: {why}; its own words are in {log}") from None
+
+
+def _start_java(conf: Mapping[str, str]) -> None:
+    """Starts the JVM with all but the secrets; the session's own settings reach it over pyspark's socket afterwards.
+
+    pyspark puts the settings that a JVM is started for on its command line, which every user of the machine can read.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is None:
+        given = SparkConf(loadDefaults=False)
+        given.setAll([(name, value) for name, value in conf.items() if not is_secret(name)])
+        SparkContext._ensure_initialized(conf=given)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting is one that nobody else may read, as Spark itself decides what it hides in its logs.
+
+    >>> is_secret("spark.sql.catalog.lake.token"), is_secret("spark.jars")
+    (True, False)
+    """
+    return _SECRET.search(name) is not None
 
 
 def first_line(error: BaseException) -> str:
@@ -156,7 +181,11 @@ def _defaults(settings: SparkSettings, catalog: SparkCatalog) -> dict[str, str]:
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     }
     if catalog.token is not None:
-        conf[f"{prefix}.token"] = catalog.token
+        conf |= {
+            f"{prefix}.token": catalog.token,
+            # Iceberg would try after an hour to exchange the token for another one, which this catalog does not do.
+            f"{prefix}.token-refresh-enabled": "false",
+        }
     if settings.embedded:
         cores = str(os.cpu_count() or 1)
         conf |= {

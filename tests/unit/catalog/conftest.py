@@ -38,3 +38,14 @@ def writer(embedded: EmbeddedCatalog) -> Iterator[Writer]:
     writer.ledger.evolve(TABLE, pa.schema([("id", pa.int64()), ("name", pa.string())]))
     yield writer
     writer.close()
+
+
+@pytest.fixture(scope="module")
+def shared_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writer]:
+    """A writer like `writer` for the tests of a module whose requests are refused, or may be carried out twice."""
+    folder = tmp_path_factory.mktemp("shared")
+    with EmbeddedCatalog(str(folder / "catalog.db"), str(folder / "warehouse")) as catalog:
+        writer = Writer(catalog.uri)
+        writer.ledger.evolve(TABLE, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+        yield writer
+        writer.close()

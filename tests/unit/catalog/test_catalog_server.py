@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,9 +27,19 @@ HEADWATER = Path(sys.executable).with_name("headwater")
 
 
 @contextmanager
-def server(folder: Path, dies_at: str = "") -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def server(folder: Path, dies_at: str = "", more: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A catalog in a process of its own, and its address."""
-    command = [str(HEADWATER), "catalog", "serve", "--warehouse", str(folder), "--listen", "127.0.0.1:0", "--json"]
+    command = [
+        str(HEADWATER),
+        "catalog",
+        "serve",
+        "--warehouse",
+        str(folder),
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        *more,
+    ]
     environment = {**os.environ, "HEADWATER_CATALOG_DIES_AT": dies_at}
     process = subprocess.Popen(dies_with_parent(command), stdout=subprocess.PIPE, env=environment)
     assert process.stdout is not None
@@ -99,6 +109,20 @@ def test_warehouses_are_urls() -> None:
         default_database("s3://bucket/lake")
 
 
+def test_the_command_serves_under_the_names_and_with_the_folders_it_is_told(tmp_path: Path) -> None:
+    more = ["--allow-host", "Catalog", "--allow-location", str(tmp_path / "more"), "--max-body-bytes", "1000"]
+    with server(tmp_path / "lake", more=more) as (_, uri):
+        for host, status in (("catalog:8181", 200), ("other:8181", 403)):
+            assert httpx.get(f"{uri}/v1/config", headers={"Host": host}, trust_env=False).status_code == status
+        schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+        with httpx.Client(base_url=f"{uri}/v1", trust_env=False) as http:
+            http.post("/namespaces", json={"namespace": ["db"]}).raise_for_status()
+            for name, folder, status in (("t", "more", 200), ("u", "elsewhere", 403)):
+                request = {"name": name, "schema": schema, "location": f"file://{tmp_path}/{folder}/t"}
+                assert http.post("/namespaces/db/tables", json=request).status_code == status
+            assert http.post("/namespaces", json={"namespace": ["x" * 1000]}).status_code == 413
+
+
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with server(tmp_path / "lake") as (process, uri):
         with CatalogClient(uri) as client:
@@ -115,6 +139,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         (["--listen", "nonsense"], "nonsense is not HOST:PORT", 2),
         (["--warehouse", "s3://bucket/lake"], "needs a database", 2),
         (["--database", "oracle://x"], "not in oracle", 2),
+        (["--allow-host", "http://catalog"], "'http://catalog' is no host", 2),
+        (["--allow-location", "gs://bucket/x"], "not gs://", 2),
     ],
 )
 def test_what_cannot_be_served_is_said_in_a_sentence(arguments: list[str], words: str, code: int) -> None:

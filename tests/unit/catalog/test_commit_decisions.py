@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from catalog_parts import SOURCE, TABLE, commit_of, moving, offset, snapshot
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.commits import (
     Absent,
     AlreadyThere,
@@ -26,7 +27,7 @@ from headwater.catalog.commits import (
     positions_of,
 )
 from headwater.catalog.entries import COMMITTED, FAILED, PENDING, Load, SchemaChange
-from headwater.catalog.pyiceberg_gaps import AnyMetadata, apply_updates, parse_commit_request
+from headwater.catalog.pyiceberg_gaps import apply_updates, parse_commit_request
 from headwater.catalog.snapshot_properties import state_replaced
 
 UUID_OF_TABLE = UUID(int=7)
@@ -111,7 +112,9 @@ def test_what_is_absent_can_only_be_created() -> None:
     assert decision(None, commit_of(snapshot(1, None))) == Absent()
     create = {"requirements": [{"type": "assert-create"}], "updates": []}
     assert isinstance(decision(None, create), Swap)
-    assert decision(empty_table(), create) == Conflict(why=f"Table already exists: {TABLE}", exists=True)
+    assert decision(empty_table(), create) == Conflict(
+        why=f"Requirement failed: table already exists: {TABLE}", exists=True
+    )
 
 
 def test_a_creation_that_was_carried_out_is_there() -> None:
@@ -272,7 +275,7 @@ def test_a_column_that_partitions_were_ever_made_of_keeps_its_type(source_id: in
     spec = PartitionSpec(PartitionField(source_id, 1000, IdentityTransform(), "part"), spec_id=1)
     table = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///t", {}, table_uuid=UUID_OF_TABLE)
     table = apply_updates(table, _updates({"action": "add-spec", "spec": {"spec-id": 7, "fields": []}}), "file:///m")
-    table = apply_updates(table, _updates({"action": "set-default-spec", "spec-id": 7}), "file:///m")
+    table = apply_updates(table, _updates({"action": "set-default-spec", "spec-id": 1}), "file:///m")
     assert table.spec().fields == ()
     texts = Schema(NestedField(1, "id", StringType()), NestedField(2, "day", LongType()), schema_id=1)
     request = replacement(replacing(snapshot_id=None))

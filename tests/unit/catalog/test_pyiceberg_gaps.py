@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.table.update import update_table_metadata
 
 from catalog_parts import Writer, commit_of, error_of, snapshot
+from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.pyiceberg_gaps import (
-    AnyMetadata,
     apply_updates,
     metadata_json,
     parse_commit_request,
@@ -110,9 +110,11 @@ def test_minus_one_is_what_was_added_last_and_not_the_highest(writer: Writer) ->
         writer,
         {"action": "add-schema", "schema": wide},
         {"action": "add-schema", "schema": narrow},
+        {"action": "add-schema", "schema": wide},
         {"action": "set-current-schema", "schema-id": -1},
     )
-    assert metadata["current-schema-id"] == 5
+    assert [each["schema-id"] for each in metadata["schemas"]] == [0, 1, 2]
+    assert metadata["current-schema-id"] == 1
 
 
 def test_a_spec_or_an_order_that_is_there_is_not_listed_twice(writer: Writer) -> None:

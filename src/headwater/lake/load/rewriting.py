@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headwater.catalog.entries import COMMITTED, SchemaChange, TableState
+from headwater.catalog.names import sql_text
 from headwater.catalog.snapshot_properties import LOAD, REPLACES, state_replaced
 from headwater.lake.arrow_types import spark_schema
 from headwater.lake.errors import LakeError, LakeUsageError
@@ -43,7 +44,7 @@ def rewrites_of(plan: SchemaPlan) -> list[SchemaChange]:
 
 def rewrite(spark: "SparkSession", catalog: "CatalogClient", state: TableState, plan: SchemaPlan, source: str) -> bool:
     """Makes the columns strings that the plan says; False when another writer changed the table meanwhile."""
-    table = spark.table(_quoted(state.table.split(".")))
+    table = spark.table(sql_text(state.table))
     rows = _rewritten(table, plan)
     statement = _statement(state, table, rows)
     position = state.positions.get(source)
@@ -124,7 +125,7 @@ def _statement(state: TableState, table: "DataFrame", rows: "DataFrame") -> str:
     partitioned = f"partitioned by ({', '.join(parts)})" if parts else ""
     order = [f"{_column(column, rows)} {direction}" for column, direction in state.sort_order]
     ordered = f"order by {', '.join(order)}" if order else ""
-    name = _quoted(state.table.split("."))
+    name = sql_text(state.table)
     return f"replace table {name} using iceberg {partitioned} as select * from {_VIEW} {ordered}"
 
 

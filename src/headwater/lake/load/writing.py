@@ -6,6 +6,7 @@ Every mode ends in exactly one snapshot with the load's properties. The catalog 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from headwater.catalog.names import sql_text
 from headwater.lake.datasource.columns import TOMBSTONE
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.load.request import LoadRequest
@@ -44,7 +45,7 @@ def write(
 def _add(rows: "DataFrame", request: LoadRequest, properties: Mapping[str, str]) -> None:
     from pyspark.sql import functions as f
 
-    writer = rows.writeTo(request.table).option("fanout-enabled", "true")
+    writer = rows.writeTo(sql_text(request.table)).option("fanout-enabled", "true")
     for name, value in properties.items():
         writer = writer.option(_SNAPSHOT_PROPERTY + name, value)
     if request.mode == "append":
@@ -69,7 +70,7 @@ def _replacement(rows: "DataFrame", request: LoadRequest, replaced: "Sequence[st
     gone = gone.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema), goes)
     rows.withColumn(goes, nobody).union(gone).createOrReplaceTempView(_NEWS)
     return f"""
-        merge into {request.table} t using {_NEWS} s on t._path = s.{goes}
+        merge into {sql_text(request.table)} t using {_NEWS} s on t._path = s.{goes}
         when matched then delete
         when not matched and s._row is not null then {_insert(rows.columns)}
     """
@@ -83,7 +84,7 @@ def _upsert(rows: "DataFrame", request: LoadRequest) -> str:
     newer = _is_newer(rows, request)
     dies = f"s.{TOMBSTONE}" if TOMBSTONE in rows.columns else "false"
     return f"""
-        merge into {request.table} t using {_NEWS} s on {_same_key(request)}
+        merge into {sql_text(request.table)} t using {_NEWS} s on {_same_key(request)}
         when matched and {dies} and {newer} then delete
         when matched and {newer} then update set {", ".join(f"t.{_q(name)} = s.{_q(name)}" for name in columns)}
         when not matched and not {dies} then {_insert(columns)}
@@ -98,7 +99,7 @@ def _dedup(rows: "DataFrame", request: LoadRequest) -> str:
         time = _q(request.event_time or "_timestamp")
         within = f"and t.{time} >= s.{time} - make_interval(0, 0, 0, 0, 0, 0, {request.window_s})"
     return f"""
-        merge into {request.table} t using {_NEWS} s on {_same_key(request)} {within}
+        merge into {sql_text(request.table)} t using {_NEWS} s on {_same_key(request)} {within}
         when not matched then {_insert(rows.columns)}
     """
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headwater.catalog.entries import COMMITTED, PENDING, Load
+from headwater.catalog.names import levels_of, text_of
 from headwater.catalog.object_stores import is_s3
 from headwater.lake.errors import LakeUsageError
 from headwater.lake.operations.races import despite_races
@@ -162,9 +163,9 @@ class Maintenance:
     def _rows(self, procedure: str, **arguments: str) -> "list[Row]":
         given = ", ".join(f"{name} => {value}" for name, value in arguments.items())
         comma = ", " if given else ""
-        return self.spark.sql(
-            f"call {CATALOG}.system.{procedure}(table => '{sql_name(self.table)}'{comma}{given})"
-        ).collect()
+        # A name is also hostile text: here it stands in a string of SQL.
+        table = sql_name(self.table).replace("\\", "\\\\").replace("'", "\\'")
+        return self.spark.sql(f"call {CATALOG}.system.{procedure}(table => '{table}'{comma}{given})").collect()
 
 
 def needed_since_s(newest_first: Sequence[Load], care: Care, now_s: float) -> float:
@@ -195,7 +196,8 @@ def tables_of(spark: "SparkSession") -> list[str]:
     while todo:
         namespace = todo.pop()
         inside = f"{CATALOG}.{sql_name(namespace)}"
-        found += [f"{namespace}.{row.tableName}" for row in spark.sql(f"show tables in {inside}").collect()]
+        above = levels_of(namespace)
+        found += [text_of((*above, row.tableName)) for row in spark.sql(f"show tables in {inside}").collect()]
         todo += [row.namespace for row in spark.sql(f"show namespaces in {inside}").collect()]
     return sorted(found)
 

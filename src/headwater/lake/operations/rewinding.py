@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headwater.catalog.entries import COMMITTED, Load
+from headwater.catalog.names import sql_text
 from headwater.catalog.positions import Position, canonical
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS
 from headwater.lake.errors import LakeBusyError, LakeUsageError
@@ -118,7 +119,7 @@ def _rows_to_delete(lake: "Lake", plan: RewindPlan) -> int:
     from pyspark.sql import functions as f
 
     ranges = _ranges(lake.spark, plan)
-    return lake.spark.table(plan.table).alias("t").join(ranges.alias("s"), f.expr(_within(plan))).count()
+    return lake.spark.table(sql_text(plan.table)).alias("t").join(ranges.alias("s"), f.expr(_within(plan))).count()
 
 
 def _with_deletion(lake: "Lake", plan: RewindPlan) -> Load:
@@ -136,7 +137,7 @@ def _with_deletion(lake: "Lake", plan: RewindPlan) -> Load:
         OFFSETS: canonical({plan.source: plan.after}),
         LOAD: load_id,
     }
-    statement = f"merge into {plan.table} t using {_RANGES} s on {_within(plan)} when matched then delete"
+    statement = f"merge into {sql_text(plan.table)} t using {_RANGES} s on {_within(plan)} when matched then delete"
     try:
         with session_properties(lake.spark, properties):
             _ranges(lake.spark, plan).createOrReplaceTempView(_RANGES)

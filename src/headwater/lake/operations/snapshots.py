@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.catalog.names import sql_text
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -111,4 +113,4 @@ def sql_name(table: str) -> str:
     >>> sql_name("shop.my-orders")
     '`shop`.`my-orders`'
     """
-    return ".".join(f"`{part.replace('`', '``')}`" for part in table.split("."))
+    return sql_text(table)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.catalog.names import levels_of
 from headwater.lake.errors import LakeUsageError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def matching_rows(lake: "Lake", table: str, condition: str, *, limit: int) -> "p
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
-        found = lake.iceberg.load_table(table)
+        found = lake.iceberg.load_table(levels_of(table))
     except NoSuchTableError:
         raise LakeUsageError(f"there is no table {table} in this lake") from None
     try:
