@@ -185,7 +185,7 @@ def fetch(what: str, command: list[str], folder: Path) -> None:
 
 
 def check_jars(coordinates: Coordinates, folder: Path) -> None:
-    """A resolver that is content although a jar is absent must not pass for one that found all, nor for an honest one."""
+    """A resolver may be content although a jar is absent, and a jar may be another than it was."""
     pinned = {name: digest for digest, name in map(str.split, KAFKA_DIGESTS.read_text().splitlines())}
     for jar in sorted(folder.glob("*.jar")):
         # Ivy and Maven may choose among versions of what Kafka depends on differently: those are not in the list.
