@@ -17,6 +17,8 @@ SHARED_SETTINGS = {
     "node.id": "1",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
+    # Records of tests are as old as they like: retention must not come in the middle of one.
+    "log.retention.check.interval.ms": "86400000",
     # Groups are spread over several coordinators, form at once and notice soon what happens to their members.
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
