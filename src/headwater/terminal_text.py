@@ -17,6 +17,9 @@ _HARMFUL: Final = re.compile(
     "]"
 )
 
+LONGEST_LINE: Final = 4_000
+"""Of a log, in characters: names may be long, and complaints quote several."""
+
 
 def printable(text: str, *, keep: str = "") -> str:
     r"""`text` with what is no plain character escaped as Python would; those in `keep` stay as they are.
@@ -44,8 +47,11 @@ class PrintableFormatter(logging.Formatter):
     """Lines of a log in which nobody else's text can look like another line, or do something to a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """The line, with the message escaped: its line ends are not ours."""
-        record.message = printable(record.message)
+        """The line, with the message escaped, as its line ends are not ours, and cut when it is very long."""
+        message = printable(record.message)
+        if len(message) > LONGEST_LINE:
+            message = f"{message[:LONGEST_LINE]}... ({len(message)} characters)"
+        record.message = message
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:  # noqa: N802 (logging's name)

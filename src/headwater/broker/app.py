@@ -16,6 +16,7 @@ import uvloop
 from headwater.broker.broker import Broker
 from headwater.broker.services.storage import StartupError
 from headwater.config import BrokerConfig
+from headwater.sparing_log import SparingHandler
 from headwater.terminal_text import PrintableFormatter
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def run_foreground(
     Dirs among the temporary files are warned of, unless they are meant: files for Kafka name one there, which is easily
     left as it is. A broker that gives up, as its disks have failed, ends too: with 1.
     """
-    handler = logging.StreamHandler()
+    handler = SparingHandler()
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     return uvloop.run(_run(config, on_ready, dirs_are_meant=dirs_are_meant))

@@ -22,6 +22,7 @@ _ACCEPTS_PER_EVENT: Final = 64
 _TURN_S: Final = 0.002
 _SPARE_ROOM_CHECK_S: Final = 0.5
 _UNLIMITED: Final = 2**31 - 1
+_MOST_KEPT_FREE: Final = 1000
 
 Handler = Callable[[Connection, memoryview], Any]
 FrameCheck = Callable[[int, memoryview], None]
@@ -68,6 +69,7 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._listener: socket.socket | None = None
         self._accepting = False
+        self._kept_free, self._open_files = 0, _UNLIMITED
         self._idle_check: asyncio.TimerHandle | None = None
         self.limit_connections(_UNLIMITED, _UNLIMITED, {})
 
@@ -95,6 +97,8 @@ class Server:
             listener.close()
             raise
         self._listener = listener
+        self._open_files = _open_files_limit()
+        self._kept_free = min(self._open_files // 4, _MOST_KEPT_FREE)
         self._accept_on()
         self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)
         address: tuple[str, int] = listener.getsockname()[:2]
@@ -182,7 +186,19 @@ class Server:
             except OSError as error:
                 self._accept_failed(error)
                 return
+            if self._takes_a_files_place(sock):
+                sock.close()
+                self._accept_failed(OSError(errno.EMFILE, "the files left are kept for data"))
+                return
             self._welcome(sock, address[0], address[1])
+
+    def _takes_a_files_place(self, sock: socket.socket) -> bool:
+        """Whether clients have so many of the files that may be open that logs would soon find none.
+
+        The system gives out the smallest number that is free, so a large one says how many are open. A quarter is the
+        clients' in any case, as there may be very many logs.
+        """
+        return sock.fileno() >= self._open_files - self._kept_free and len(self.connections) >= self._kept_free
 
     def _accept_failed(self, error: OSError) -> None:
         if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
@@ -219,6 +235,16 @@ class Server:
                     logger.debug("closed the connection of %s: idle", connection.peer)
                     connection.close()
         self._idle_check = self.loop.call_later(self._idle_interval_s(), self._close_idle)
+
+
+def _open_files_limit() -> int:
+    """How many files this process may have open."""
+    with contextlib.suppress(ImportError, OSError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _UNLIMITED if limit == resource.RLIM_INFINITY else min(limit, _UNLIMITED)
+    return _UNLIMITED
 
 
 def _stop_pacing(sock: socket.socket) -> None:
