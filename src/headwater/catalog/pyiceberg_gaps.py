@@ -87,7 +87,23 @@ def parse_commit_request(request: Mapping[str, Any]) -> CommitTableRequest:
     identifier = request.get("identifier") or {"namespace": [], "name": ""}
     with callers_fault("the commit"):
         _check_summaries(request)
-    return parsed(CommitTableRequest, {"requirements": [], "updates": [], **request, "identifier": identifier})
+    commit = parsed(CommitTableRequest, {"requirements": [], "updates": [], **request, "identifier": identifier})
+    for update in commit.updates:
+        _check_numbers(update)
+    return commit
+
+
+def _check_numbers(value: object) -> None:
+    """pyiceberg makes numbers of any size out of texts; no engine could read them again."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, int) and not -(2**63) <= each < 2**63:
+            raise ValueError(f"{each!s:.40} is not a number of 64 bits")
+        if isinstance(each, BaseModel):
+            todo += [part for _, part in each]
+        elif isinstance(each, list | tuple):
+            todo += each
 
 
 def _check_summaries(request: Mapping[str, Any]) -> None:
