@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-from headwater.catalog.additions import Additions, check_new_spec, check_present
+from headwater.catalog.additions import Additions, check_new_spec, check_present, check_size
 from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.callers_fault import callers_fault
 from headwater.catalog.names import checked_level
@@ -139,6 +139,7 @@ def new_metadata(
     if text not in map(str, range(1, _NEWEST_VERSION + 1)):
         raise ValueError(f"Unsupported format version: {text!r:.30} (supported: 1 to {_NEWEST_VERSION})")
     check_schema(schema, int(text))
+    check_size(spec)
     metadata = new_table_metadata(schema, spec, order, location, dict(properties))
     fresh = with_fresh_ids(schema)
     metadata = _with_fields_of_v1(metadata.model_copy(update={"schemas": [fresh]}))

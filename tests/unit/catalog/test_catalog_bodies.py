@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from catalog_parts import SOURCE, TABLE, Writer, commit_of, error_of, moving, snapshot
 from headwater.catalog.additions import check_readable
 from headwater.catalog.pyiceberg_gaps import parse_metadata
+from headwater.catalog.server import EmbeddedCatalog
 
 STRANGE: tuple[Any, ...] = (None, 2**63 - 1, True, "abc", [None], {"a": 1})
 
@@ -230,3 +232,41 @@ def test_a_limit_that_no_database_takes_is_refused(writer: Writer) -> None:
     for limit in ("99999999999999999999", "-1"):
         answer = writer.http.get(f"{writer.ledger.uri}/headwater/v1/loads", params={"limit": limit})
         assert error_of(answer)[:2] == (400, "BadRequestException")
+
+
+def test_a_commit_to_several_tables_that_is_refused_leaves_no_file(writer: Writer) -> None:
+    other = {"name": "other", "schema": {"type": "struct", "fields": [FIXED]}}
+    writer.http.post("/namespaces/db/tables", content=json.dumps(other).encode()).raise_for_status()
+    folder = Path(writer.metadata()["location"].removeprefix("file://"), "metadata")
+    before = sorted(folder.iterdir())
+    good = {"identifier": NAME, "requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    bad = {
+        "identifier": {**NAME, "name": "other"},
+        "requirements": [],
+        "updates": [{"action": "set-location", "location": "/etc/x"}],
+    }
+    for changes, status in (([good, bad], 403), ([good, good], 400)):
+        answer = writer.http.post("/transactions/commit", content=json.dumps({"table-changes": changes}).encode())
+        assert error_of(answer)[0] == status, answer.text
+        assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("named", ["catalog.db", "nowhere"])
+def test_a_list_of_manifests_that_is_none_is_told_of(
+    writer: Writer, embedded: EmbeddedCatalog, tmp_path: Path, named: str
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    (warehouse / "catalog.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 64)
+    broken = {**snapshot(1, None), "manifest-list": f"{warehouse}/{named}"}
+    writer.send(commit_of(broken)).raise_for_status()
+    request = {"table": TABLE, "source": SOURCE, "position": None, "load_id": "r"}
+    status, _, words = error_of(writer.http.post(f"{embedded.uri}/headwater/v1/rewind", json=request))
+    assert status in (400, 404)
+    assert str(warehouse / named) in words
+
+
+def test_a_namespace_takes_and_loses_any_number_of_properties(writer: Writer) -> None:
+    many = [f"k{number}" for number in range(300_000)]
+    request = {"removals": many, "updates": dict.fromkeys(("a", "b"), "v")}
+    answer = writer.http.post("/namespaces/db/properties", content=json.dumps(request).encode())
+    assert (answer.status_code, answer.json()["updated"]) == (200, ["a", "b"])
