@@ -16,6 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from catalog_parts import Writer, commit_of, error_of, snapshot
 from headwater.catalog.locations import ForbiddenLocationError, Roots, place_of
 from headwater.catalog.server import EmbeddedCatalog
+from headwater.catalog.tables import LakeCatalog
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -372,3 +373,21 @@ def test_places_are_compared_by_what_they_are(tmp_path: Path) -> None:
     for unclear in ("s3://b/lake/../x", "s3:///x", "s3:b/x", "s3://b:80/x"):
         with pytest.raises(ForbiddenLocationError):
             place_of(unclear)
+
+
+def test_a_purge_spares_a_table_that_was_renamed_meanwhile(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another table had its name then: that one was dropped, and the files of the renamed one deleted."""
+    create(http).raise_for_status()
+    learn = LakeCatalog._learn_places
+
+    def meanwhile(catalog: LakeCatalog) -> None:
+        monkeypatch.setattr(LakeCatalog, "_learn_places", learn)
+        catalog.rename(("db", "t"), ("db", "u"))
+        create(http).raise_for_status()
+
+    monkeypatch.setattr(LakeCatalog, "_learn_places", meanwhile)
+    answer = http.delete("/namespaces/db/tables/t", params={"purgeRequested": "true"})
+    assert error_of(answer)[:2] == (409, "CommitFailedException")
+    for name in ("t", "u"):
+        location = http.get(f"/namespaces/db/tables/{name}").json()["metadata-location"]
+        assert Path(location.removeprefix("file://")).exists()
