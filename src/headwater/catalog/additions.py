@@ -28,18 +28,24 @@ UNASSIGNED: Final = -1
 """The field id of a partition field that its writer leaves to the table."""
 
 _LAST_PARTITION_FIELD_ID: Final = 2**31 - 2
+_MOST_ADDED: Final = 100
+_MOST_FIELDS: Final = 1_000
+"""In a partition spec: each of its fields is looked for in all others, and engines make folders of them."""
 
 
 class Additions:
     """The additions of one commit, in their order."""
 
     def __init__(self) -> None:
+        self._added = 0
         self._schemas = _Given("schema")
         self._specs = _Given("spec")
         self._orders = _Given("sort order")
 
     def applied(self, update: TableUpdate, metadata: AnyMetadata) -> AnyMetadata | None:
         """The metadata after an update; None for updates of other kinds."""
+        if isinstance(update, AddSchemaUpdate | AddPartitionSpecUpdate | AddSortOrderUpdate):
+            self._count()
         match update:
             case AddSchemaUpdate():
                 return self._with_schema(update.schema_, metadata)
@@ -64,6 +70,12 @@ class Additions:
                 return _changed(metadata, default_sort_order_id=order_id)
         return None
 
+    def _count(self) -> None:
+        # Each is compared with all that the table has.
+        self._added += 1
+        if self._added > _MOST_ADDED:
+            raise ValueError(f"a commit adds at most {_MOST_ADDED} schemas, partition specs and sort orders")
+
     def _with_schema(self, schema: Schema, metadata: AnyMetadata) -> AnyMetadata:
         check_schema(schema, metadata.format_version)
         # What the request says about the last column id does not count: the table knows it.
@@ -80,6 +92,7 @@ class Additions:
 
     def _with_spec(self, spec: PartitionSpec, metadata: AnyMetadata) -> AnyMetadata:
         proposed = spec.spec_id if "spec_id" in spec.model_fields_set else None
+        check_size(spec)
         spec = _with_field_ids(spec, metadata)
         for known in metadata.partition_specs:
             if known.compatible_with(spec):
@@ -214,6 +227,7 @@ def _with_field_ids(spec: PartitionSpec, metadata: AnyMetadata) -> PartitionSpec
 
 
 def _check_spec(spec: PartitionSpec, schema: Schema, metadata: AnyMetadata) -> None:
+    check_size(spec)
     spec.check_compatible(schema)
     ids = [field.field_id for field in spec.fields]
     sequential = range(PARTITION_FIELD_ID_START, PARTITION_FIELD_ID_START + len(ids))
@@ -226,6 +240,12 @@ def _check_spec(spec: PartitionSpec, schema: Schema, metadata: AnyMetadata) -> N
             raise ValueError(f"Cannot use partition field id {field.field_id} ({field.name!r:.100}): choose another")
         if metadata.format_version > 1:
             _check_meaning(field, metadata)
+
+
+def check_size(spec: PartitionSpec) -> None:
+    """Raises ValueError for a partition spec that would cost too much to look at."""
+    if len(spec.fields) > _MOST_FIELDS:
+        raise ValueError(f"a partition spec has at most {_MOST_FIELDS} fields, not {len(spec.fields)}")
 
 
 def _check_name(field: PartitionField, schema: Schema, names: set[str]) -> None:

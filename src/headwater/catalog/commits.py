@@ -47,6 +47,8 @@ from headwater.catalog.requirements import TABLE_EXISTS, unmet
 from headwater.catalog.snapshot_properties import EXPECT, LOAD, OFFSETS, REPLACES, state_replaced
 
 _ADDED_ROWS: Final = "added-records"
+_MOST_DIGITS: Final = 18
+"""A number of so many digits fits into the ledger."""
 _KEPT_BY_A_REWRITE: Final = (
     AddSortOrderUpdate,
     SetDefaultSortOrderUpdate,
@@ -330,7 +332,9 @@ def _types(schema: Schema, field_ids: Iterable[int]) -> dict[int, IcebergType]:
 
 def _added_rows(snapshot: Snapshot) -> int | None:
     text = _text(snapshot, _ADDED_ROWS)
-    return int(text) if text is not None and text.isdecimal() else None
+    if text is None or not text.isdecimal() or len(text) > _MOST_DIGITS:
+        return None
+    return int(text)
 
 
 def _changes_of(load: Load) -> tuple[SchemaChange, ...]:

@@ -64,6 +64,8 @@ def answer_for(error: Exception) -> JSONResponse:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, OperationalError):
+        return f"the catalog's database does not answer as it should: {error.orig}".strip()
     if isinstance(error, DataError):
         # Its own words quote the statement with all that the request said.
         return f"the catalog's database does not take what the request says: {error.orig}".strip()

@@ -6,6 +6,7 @@ from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 from sqlalchemy import Connection
@@ -22,7 +23,8 @@ from headwater.catalog.evolution import (
     sort_order,
     updates_towards,
 )
-from headwater.catalog.metadata_files import StoredTable
+from headwater.catalog.locations import ForbiddenLocationError
+from headwater.catalog.metadata_files import MissingFileError, StoredTable, UnreadableMetadataError
 from headwater.catalog.names import Name, text_of
 from headwater.catalog.namespaces import now_ms
 from headwater.catalog.positions import Position, canonical, load_of
@@ -113,7 +115,9 @@ def _grow(catalog: LakeCatalog, table: StoredTable, evolution: Evolution) -> Sto
 
 def rewind(catalog: LakeCatalog, name: Name, source: str, position: Position | None, load_id: str) -> None:
     """Sets a source's position by a snapshot without data. The next load reads from there."""
-    if catalog.get(name).metadata.format_version > 2:
+    opened = catalog.load_table(name)
+    _check_manifests(opened)
+    if opened.format_version > 2:
         raise ValueError(f"{text_of(name)} is of format version 3: its positions cannot be set back yet")
     with catalog.writing() as connection:
         target = load_of(position)
@@ -153,6 +157,21 @@ def rewind(catalog: LakeCatalog, name: Name, source: str, position: Position | N
             continue
         return
     raise CommitFailedException(f"{text_of(name)}: changed by others {_MOST_ATTEMPTS} times in a row; try again")
+
+
+def _check_manifests(table: Table) -> None:
+    """A new snapshot repeats the list of manifests of the one before it, which is a file of anybody's."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return
+    try:
+        snapshot.manifests(table.io)
+    except ForbiddenLocationError:
+        raise
+    except FileNotFoundError:
+        raise MissingFileError(snapshot.manifest_list) from None
+    except Exception:  # Readers raise anything, and quote what they stumble over.
+        raise UnreadableMetadataError(f"{snapshot.manifest_list!r} is not the list of a snapshot's manifests") from None
 
 
 def state_of(table: StoredTable) -> TableState:

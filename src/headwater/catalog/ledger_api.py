@@ -3,10 +3,10 @@
 Every call may be repeated: a client whose answer was lost sends it again, and nothing happens twice.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import pyarrow as pa
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from headwater.catalog import ledger
 from headwater.catalog.arrow_input import FILES, MalformedArrowError, read_table
@@ -42,6 +42,7 @@ from headwater.catalog.request_json import parse_object
 from headwater.catalog.tables import LakeCatalog
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
+_Limit: TypeAlias = Annotated[int, Query(ge=0, le=2**31 - 1)]
 
 
 def ledger_routes(catalog: LakeCatalog) -> APIRouter:
@@ -94,7 +95,7 @@ def _writing_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
 
 def _reading_of_loads(routes: APIRouter, catalog: LakeCatalog) -> None:
     @routes.get("/loads")
-    def list_loads(table: str | None = None, source: str | None = None, limit: int = 100) -> dict[str, Any]:
+    def list_loads(table: str | None = None, source: str | None = None, limit: _Limit = 100) -> dict[str, Any]:
         with catalog.reading() as connection:
             found = ledger.list_loads(connection, table=_stored(table), source=source, limit=limit)
         return {"loads": [load_to_json(load) for load in found]}

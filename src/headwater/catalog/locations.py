@@ -19,8 +19,12 @@ _S3_SCHEMES: Final = ("s3", "s3a", "s3n")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST: Final = 2_000
 """Room is left for the names of files: a path has at most 4,096 bytes, a key in S3 1,024."""
+_LONGEST_PART: Final = 255
+"""What file systems take for one name."""
 _TWO_MEANINGS: Final = re.compile(r"[?#\\]")
 """Some engine takes these for the end of the path, or for a separator."""
+_INNER_SCHEME: Final = re.compile(r":/")
+"""Who looks for `://` anywhere, or joins slashes, opens what stands behind it."""
 _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\])|\x00")
 _MOST_DECODINGS: Final = 3
 _NOT_PRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -126,10 +130,14 @@ class Roots:
         path = _path(location)
         # The operator's own folder may be called as it is.
         own = min((path.removeprefix(_path(root)) for root in self._shown), key=len)
+        if _INNER_SCHEME.search(own):
+            raise ForbiddenLocationError(f"{what} {location!r} has a second scheme in its path: write it without")
         if _TWO_MEANINGS.search(own) or _LEADS_ELSEWHERE.search(_decoded(own)):
             raise ForbiddenLocationError(
                 rf"{what} {location!r} has ? # \ or an encoded '..', which engines read differently: write it without"
             )
+        if place.store == "file:" and any(len(os.fsencode(part)) > _LONGEST_PART for part in place.parts):
+            raise ForbiddenLocationError(f"{what} {location!r} has a part of more than {_LONGEST_PART} bytes")
         if any(part in ("", ".", "..") for part in path.rstrip("/").split("/")[1:]):
             raise ForbiddenLocationError(f"{what} {location!r} has an empty part, '.' or '..': write it without")
         return place
@@ -137,10 +145,12 @@ class Roots:
 
 def _path(location: str) -> str:
     """All of a location behind its scheme and host; it begins with the slash there."""
-    _, separator, rest = location.partition("://")
-    if separator:
-        return rest[max(0, rest.find("/")) :] if "/" in rest else ""
-    return location.removeprefix("file:")
+    found = _SCHEME.fullmatch(location)
+    rest = found[2] if found else location
+    if rest.startswith("//"):
+        _, slash, path = rest[2:].partition("/")
+        return slash + path
+    return rest
 
 
 def _decoded(path: str) -> str:

@@ -1,5 +1,6 @@
 """The metadata files of tables: read once, because they never change, and on the disk before a pointer names them."""
 
+import errno
 import gzip
 import os
 import stat
@@ -22,7 +23,9 @@ from headwater.private_files import make_private_dirs, opener
 _MOST_CACHED: Final = 64
 _LARGEST: Final = 256 << 20
 """The metadata of a table with 100,000 snapshots has less; a file that unpacks to more is none."""
-_IN_THE_WAY: Final = (NotADirectoryError, IsADirectoryError, PermissionError)
+_IN_THE_WAY: Final = (NotADirectoryError, IsADirectoryError, PermissionError, FileExistsError)
+_NO_SUCH_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP)
+"""What a path is told that no file can have."""
 
 
 class UnreadableMetadataError(ValueError):
@@ -95,7 +98,9 @@ class MetadataFiles:
         if path is not None:
             try:
                 _write_durably(path, stored)
-            except _IN_THE_WAY as error:
+            except OSError as error:
+                if not isinstance(error, _IN_THE_WAY) and error.errno not in _NO_SUCH_PATH:
+                    raise
                 raise ForbiddenLocationError(
                     f"the location {location!r} cannot be written to: {error.strerror}"
                 ) from None
@@ -132,6 +137,10 @@ class MetadataFiles:
                 with self._io.new_input(location).open() as stream:
                     stored = stream.read(_LARGEST + 1)
         except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(location) from None
+        except OSError as error:
+            if error.errno not in _NO_SUCH_PATH:
+                raise
             raise MissingFileError(location) from None
         if _is_compressed(location):
             stored = _unpacked(location, stored)

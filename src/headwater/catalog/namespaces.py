@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NamespaceNotEmptyError, NoSuchNamespaceError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+)
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import Connection, Select, delete, func, insert, select, union
 from sqlalchemy.exc import IntegrityError
@@ -20,6 +25,8 @@ from headwater.catalog.names import BadNameError, Name, checked_namespace, level
 KEYS_KEPT_MS: Final = 24 * 3600 * 1000
 """How long a request's idempotency key is remembered: much longer than the lifetime that clients are told."""
 
+_KEYS_AT_ONCE: Final = 500
+"""Databases take some ten thousand parameters in a statement, and a request may name more keys."""
 _MARK: Final = "exists"
 """pyiceberg keeps a namespace as rows of properties, so one without any needs a row of its own."""
 
@@ -85,7 +92,7 @@ class NamespaceCatalog(SqlCatalog):
         """Whether there is a namespace of that name, or one below it."""
         name = _levels(identifier)
         with self.reading() as connection:
-            return any(connection.execute(query.limit(1)).first() for query in self._at_or_below(name))
+            return self._is_there(connection, name)
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         """The namespaces one level below another, or at the top."""
@@ -129,23 +136,39 @@ class NamespaceCatalog(SqlCatalog):
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
         """Sets and removes properties of a namespace, never its last row."""
-        removals, text = removals or set(), text_of(_levels(namespace))
+        removals, name = removals or set(), _levels(namespace)
+        text = text_of(name)
         if _MARK in removals or _MARK in updates:
             raise ValueError(f"the property {_MARK!r} is the catalog's own: choose another name")
         both = sorted(removals & updates.keys())
         if both:
             raise UnprocessableError(f"Invalid namespace update: cannot simultaneously set and remove keys: {both}")
-        present = self.load_namespace_properties(namespace).keys()
-        gone = delete(IcebergNamespaceProperties).where(
-            *self._of_namespace(text), IcebergNamespaceProperties.property_key.in_(removals | updates.keys())
-        )
-        with self.writing() as connection:
-            connection.execute(gone)
+        key = IcebergNamespaceProperties.property_key
+        with self._changing(text) as connection:
+            if not self._is_there(connection, name):
+                raise NoSuchNamespaceError(f"Namespace does not exist: {text}")
+            present = set(connection.execute(select(key).where(*self._of_namespace(text))).scalars())
+            gone = sorted(present & (removals | updates.keys()))
+            for start in range(0, len(gone), _KEYS_AT_ONCE):
+                chunk = key.in_(gone[start : start + _KEYS_AT_ONCE])
+                connection.execute(delete(IcebergNamespaceProperties).where(*self._of_namespace(text), chunk))
             if updates:
                 connection.execute(insert(IcebergNamespaceProperties), self._rows(text, updates))
         return PropertiesUpdateSummary(
             removed=sorted(removals & present), updated=sorted(updates), missing=sorted(removals - present)
         )
+
+    @contextmanager
+    def _changing(self, text: str) -> Iterator[Connection]:
+        """A transaction on a namespace. Two servers may set one new property at once."""
+        try:
+            with self.writing() as connection:
+                yield connection
+        except IntegrityError:
+            raise CommitFailedException(f"{text}: its properties were changed by others; try again") from None
+
+    def _is_there(self, connection: Connection, name: Name) -> bool:
+        return any(connection.execute(query.limit(1)).first() for query in self._at_or_below(name))
 
     def remove_namespace(self, name: Name, *, key: str | None = None) -> None:
         """Drops an empty namespace."""

@@ -1,6 +1,7 @@
 """Where a warehouse and its catalog are, as people write it and as machines take it. Needs nothing beyond Python."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from headwater.catalog.object_stores import S3Place, StoreAddressError, is_s3
 
 _DATABASE: Final = "catalog.db"
 _SQLITE: Final = "sqlite"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LONGEST_FOLDER: Final = 200
 _DIGEST: Final = 16
 
@@ -84,7 +86,8 @@ def local_path(location: str) -> str | None:
     # Iceberg takes a location as it is: nothing in it is percent-encoded, and `#` and `?` are letters like others.
     if location.startswith("file:"):
         return "/" + location.removeprefix("file:").lstrip("/")
-    return location if "://" not in location else None
+    # A scheme stands at the beginning: `://` further on is part of a path.
+    return None if _SCHEME.match(location) else location
 
 
 def is_there(database: str) -> bool:

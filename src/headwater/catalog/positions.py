@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from headwater.catalog.wire_json import read_json
+
 Position: TypeAlias = Mapping[str, Any]
 """A JSON object that says how far a source has been loaded."""
 
@@ -25,7 +27,7 @@ def shown(position: Position) -> str:
 
 def parse_position(text: str) -> Position:
     """The position that a JSON text spells; ValueError when it is no JSON object."""
-    value = json.loads(text)
+    value = read_json(text.encode())
     if not isinstance(value, dict):
         raise ValueError(f"a position is a JSON object, not {text[:200]}")
     return value

@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-from headwater.catalog.additions import Additions, check_new_spec, check_present
+from headwater.catalog.additions import Additions, check_new_spec, check_present, check_size
 from headwater.catalog.any_metadata import AnyMetadata
 from headwater.catalog.callers_fault import callers_fault
 from headwater.catalog.names import checked_level
@@ -87,7 +87,23 @@ def parse_commit_request(request: Mapping[str, Any]) -> CommitTableRequest:
     identifier = request.get("identifier") or {"namespace": [], "name": ""}
     with callers_fault("the commit"):
         _check_summaries(request)
-    return parsed(CommitTableRequest, {"requirements": [], "updates": [], **request, "identifier": identifier})
+    commit = parsed(CommitTableRequest, {"requirements": [], "updates": [], **request, "identifier": identifier})
+    for update in commit.updates:
+        _check_numbers(update)
+    return commit
+
+
+def _check_numbers(value: object) -> None:
+    """pyiceberg makes numbers of any size out of texts; no engine could read them again."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, int) and not -(2**63) <= each < 2**63:
+            raise ValueError(f"{each!s:.40} is not a number of 64 bits")
+        if isinstance(each, BaseModel):
+            todo += [part for _, part in each]
+        elif isinstance(each, list | tuple):
+            todo += each
 
 
 def _check_summaries(request: Mapping[str, Any]) -> None:
@@ -123,6 +139,7 @@ def new_metadata(
     if text not in map(str, range(1, _NEWEST_VERSION + 1)):
         raise ValueError(f"Unsupported format version: {text!r:.30} (supported: 1 to {_NEWEST_VERSION})")
     check_schema(schema, int(text))
+    check_size(spec)
     metadata = new_table_metadata(schema, spec, order, location, dict(properties))
     fresh = with_fresh_ids(schema)
     metadata = _with_fields_of_v1(metadata.model_copy(update={"schemas": [fresh]}))

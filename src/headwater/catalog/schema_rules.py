@@ -42,6 +42,7 @@ DEFAULTS_SINCE: Final = 3
 LAST_FIELD_ID: Final = 2**31 - 1 - 201
 """Ids above it belong to Iceberg's metadata columns."""
 
+_LONGEST_FIXED: Final = 2**31 - 1
 _TYPES_SINCE_V3: Final = (TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType)
 _NOT_IDENTIFYING: Final = (FloatType, DoubleType)
 _MOST_TOLD: Final = 10
@@ -165,6 +166,8 @@ def _check_identifiers(schema: Schema, fields: Sequence[_Placed]) -> None:
 
 def _problems(placed: _Placed, format_version: int) -> Iterator[str]:
     name, field = placed.name, placed.field
+    if isinstance(field.field_type, FixedType) and field.field_type.root > _LONGEST_FIXED:
+        yield f"Invalid type for {name}: {field.field_type} is longer than {_LONGEST_FIXED} bytes"
     if format_version < DEFAULTS_SINCE:
         if isinstance(field.field_type, _TYPES_SINCE_V3):
             yield f"Invalid type for {name}: {field.field_type} is not supported until v3"

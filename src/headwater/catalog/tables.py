@@ -204,6 +204,9 @@ class LakeCatalog(NamespaceCatalog):
         self, changes: Sequence[TableChange], *, key: str | None = None, also: InTransaction | None = None
     ) -> list[StoredTable]:
         """Commits to one or several tables at once, all or nothing, in the order of `commits`."""
+        names = [change.name for change in changes]
+        if len(set(names)) < len(names):
+            raise ValueError("a commit to several tables names each table once: put all updates of a table together")
         for _ in range(_MOST_ATTEMPTS):
             tables = [self.find(change.name) for change in changes]
             decisions = self._decisions(changes, tables)
@@ -211,23 +214,25 @@ class LakeCatalog(NamespaceCatalog):
             if done or self.is_answered(key):
                 return [self.get(change.name) for change in changes]
             swaps = [_swap_of(change, decision) for change, decision in zip(changes, decisions, strict=True)]
-            staged = [
-                self._stage_swap(change.name, table, swap)
-                for change, table, swap in zip(changes, tables, swaps, strict=True)
-            ]
+            staged: list[_Staged] = []
+            try:
+                for change, table, swap in zip(changes, tables, swaps, strict=True):
+                    staged.append(self._stage_swap(change.name, table, swap))
+            except BaseException:
+                # Another table of the commit cannot be changed, so nothing will point to what is written.
+                self._drop_staged(staged)
+                raise
             try:
                 self._publish(staged, key, also)
             except (_LostSwapError, ForbiddenLocationError) as error:
-                for lost in staged:
-                    if lost.after is not lost.before:
-                        self.files.drop(lost.after.location)
+                self._drop_staged(staged)
                 if isinstance(error, ForbiddenLocationError):
                     raise
                 continue
             return [table.after for table in staged]
-        names = ", ".join(text_of(change.name) for change in changes)
+        shown = ", ".join(map(text_of, names))
         raise CommitFailedException(
-            f"{names}: changed by others {_MOST_ATTEMPTS} times in a row; refresh and try again"
+            f"{shown}: changed by others {_MOST_ATTEMPTS} times in a row; refresh and try again"
         )
 
     def commit_table(
@@ -298,8 +303,17 @@ class LakeCatalog(NamespaceCatalog):
         with self.reading() as connection:
             # An older version let tables share a folder.
             occupied_places.check_unoccupied(connection, self._stored(name), place, table.metadata.location)
-        self.drop(name, key=key)
+        self._drop_as(table, key)
         purge_files(table, self.file_io)
+
+    def _drop_as(self, table: StoredTable, key: str | None) -> None:
+        """Forgets a table if it is still what was read: renamed or changed meanwhile, its files are in use."""
+        with self.writing() as connection:
+            is_same = IcebergTables.metadata_location == table.location
+            if not connection.execute(delete(IcebergTables).where(*self._row(table.name), is_same)).rowcount:
+                raise CommitFailedException(f"{table.dotted} was changed by others meanwhile; look again and retry")
+            occupied_places.leave(connection, self._stored(table.name))
+            self.mark_answered(connection, key, f"drop {table.dotted}")
 
     def register(self, name: Name, location: str, *, overwrite: bool = False, key: str | None = None) -> StoredTable:
         """Makes a metadata file that exists a table of this catalog."""
@@ -346,6 +360,11 @@ class LakeCatalog(NamespaceCatalog):
         if table is not None and metadata is base:
             return _Staged(before=table, after=table, decision=swap)
         return _Staged(before=table, after=self._write(name, table, metadata), decision=swap)
+
+    def _drop_staged(self, staged: Iterable[_Staged]) -> None:
+        for lost in staged:
+            if lost.after is not lost.before:
+                self.files.drop(lost.after.location)
 
     def _write(self, name: Name, before: StoredTable | None, metadata: AnyMetadata) -> StoredTable:
         self._check(name, before, metadata)

@@ -20,9 +20,11 @@ _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
 def read_json(body: bytes, *, make_object: Callable[[dict[str, Any]], Any] = dict) -> Any:
     """The value of a JSON text; ValueError for what is no JSON, or cannot be kept."""
+    # Python's reader would take other encodings and half characters, whose bytes the checks below do not know.
+    text = body.decode("utf-8-sig")
     _check_depth(body)
     value = json.loads(
-        body, object_hook=make_object, parse_int=_integer, parse_float=_real, parse_constant=_no_constant
+        text, object_hook=make_object, parse_int=_integer, parse_float=_real, parse_constant=_no_constant
     )
     if _SUSPICIOUS.search(body):
         _check_texts(value)

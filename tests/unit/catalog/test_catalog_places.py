@@ -16,6 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from catalog_parts import Writer, commit_of, error_of, snapshot
 from headwater.catalog.locations import ForbiddenLocationError, Roots, place_of
 from headwater.catalog.server import EmbeddedCatalog
+from headwater.catalog.tables import LakeCatalog
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -89,6 +90,12 @@ def outside_spellings(outside: Path, warehouse: Path) -> list[str]:
         f"file://{warehouse}/t\x00x",
         f"file://{warehouse}/t\nx",
         f"file://{warehouse}/{'x' * 5000}",
+        f"file://{warehouse}/{'x' * 300}",
+        # A path with a second scheme in it was looked at as a path, and opened as what stands behind that scheme.
+        f"{warehouse}/x://bucket/t",
+        f"{warehouse}/s3://127.0.0.1:9/t",
+        f"file:{warehouse}/x://bucket/t",
+        f"file://{warehouse}/s3:/bucket/t",
     ]
 
 
@@ -147,6 +154,22 @@ def test_tables_may_lie_anywhere_in_the_warehouse(http: httpx.Client, tmp_path: 
     assert moved.status_code == 200
     assert change(http, {"action": "set-properties", "updates": {"a": "b"}}, name="t0").status_code == 200
     assert list((tmp_path / "warehouse/moved/metadata").iterdir())
+
+
+def test_a_file_in_the_way_is_the_callers_mistake(http: httpx.Client, tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir(exist_ok=True)
+    (tmp_path / "warehouse/file").write_text("something")
+    for place in ("file", "file/x"):
+        location = f"{tmp_path}/warehouse/{place}"
+        for more in ({"location": location}, {"properties": {"write.metadata.path": location}}):
+            assert error_of(create(http, "u", **more))[:2] == (403, "ForbiddenException")
+    for name in ("file/00000-x.metadata.json", f"{'x' * 250}.metadata.json"):
+        named = {"name": "u", "metadata-location": f"{tmp_path}/warehouse/{name}"}
+        assert error_of(http.post("/namespaces/db/register", json=named))[:2] in (
+            (404, "NotFoundException"),
+            (403, "ForbiddenException"),
+        )
+    assert (tmp_path / "warehouse/file").read_text() == "something"
 
 
 def test_the_operator_may_allow_other_folders(tmp_path: Path) -> None:
@@ -350,3 +373,21 @@ def test_places_are_compared_by_what_they_are(tmp_path: Path) -> None:
     for unclear in ("s3://b/lake/../x", "s3:///x", "s3:b/x", "s3://b:80/x"):
         with pytest.raises(ForbiddenLocationError):
             place_of(unclear)
+
+
+def test_a_purge_spares_a_table_that_was_renamed_meanwhile(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another table had its name then: that one was dropped, and the files of the renamed one deleted."""
+    create(http).raise_for_status()
+    learn = LakeCatalog._learn_places
+
+    def meanwhile(catalog: LakeCatalog) -> None:
+        monkeypatch.setattr(LakeCatalog, "_learn_places", learn)
+        catalog.rename(("db", "t"), ("db", "u"))
+        create(http).raise_for_status()
+
+    monkeypatch.setattr(LakeCatalog, "_learn_places", meanwhile)
+    answer = http.delete("/namespaces/db/tables/t", params={"purgeRequested": "true"})
+    assert error_of(answer)[:2] == (409, "CommitFailedException")
+    for name in ("t", "u"):
+        location = http.get(f"/namespaces/db/tables/{name}").json()["metadata-location"]
+        assert Path(location.removeprefix("file://")).exists()
