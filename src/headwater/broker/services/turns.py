@@ -46,6 +46,9 @@ class Turns:
         try:
             while True:
                 awaited = next(work)
+                if awaited is not None:
+                    # A task, as the rest may be dropped before it begins, and what it awaits would be forgotten.
+                    awaited = asyncio.ensure_future(awaited)
                 if awaited is not None or perf_counter() >= until_s:
                     return self._rest(work, awaited) if is_large else self._go_on(work, awaited)
         except StopIteration as end:
