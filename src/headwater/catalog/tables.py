@@ -303,8 +303,17 @@ class LakeCatalog(NamespaceCatalog):
         with self.reading() as connection:
             # An older version let tables share a folder.
             occupied_places.check_unoccupied(connection, self._stored(name), place, table.metadata.location)
-        self.drop(name, key=key)
+        self._drop_as(table, key)
         purge_files(table, self.file_io)
+
+    def _drop_as(self, table: StoredTable, key: str | None) -> None:
+        """Forgets a table if it is still what was read: renamed or changed meanwhile, its files are in use."""
+        with self.writing() as connection:
+            is_same = IcebergTables.metadata_location == table.location
+            if not connection.execute(delete(IcebergTables).where(*self._row(table.name), is_same)).rowcount:
+                raise CommitFailedException(f"{table.dotted} was changed by others meanwhile; look again and retry")
+            occupied_places.leave(connection, self._stored(table.name))
+            self.mark_answered(connection, key, f"drop {table.dotted}")
 
     def register(self, name: Name, location: str, *, overwrite: bool = False, key: str | None = None) -> StoredTable:
         """Makes a metadata file that exists a table of this catalog."""

@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from catalog_parts import Writer, commit_of, error_of, snapshot
+from headwater.catalog import occupied_places
 from headwater.catalog.locations import ForbiddenLocationError, Roots, place_of
 from headwater.catalog.server import EmbeddedCatalog
 
@@ -372,3 +373,27 @@ def test_places_are_compared_by_what_they_are(tmp_path: Path) -> None:
     for unclear in ("s3://b/lake/../x", "s3:///x", "s3:b/x", "s3://b:80/x"):
         with pytest.raises(ForbiddenLocationError):
             place_of(unclear)
+
+
+def test_a_purge_spares_a_table_that_was_renamed_meanwhile(
+    http: httpx.Client, embedded: EmbeddedCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another table had its name then: that one was dropped, and the files of the renamed one deleted."""
+    create(http).raise_for_status()
+    check = occupied_places.check_unoccupied
+
+    def meanwhile(*given: Any) -> None:
+        check(*given)
+        monkeypatch.setattr(occupied_places, "check_unoccupied", check)
+        names = [{"namespace": ["db"], "name": name} for name in ("t", "u")]
+        with httpx.Client(base_url=f"{embedded.uri}/v1", trust_env=False) as other:
+            renaming = {"source": names[0], "destination": names[1]}
+            other.post("/tables/rename", json=renaming).raise_for_status()
+            create(other).raise_for_status()
+
+    monkeypatch.setattr(occupied_places, "check_unoccupied", meanwhile)
+    answer = http.delete("/namespaces/db/tables/t", params={"purgeRequested": "true"})
+    assert error_of(answer)[:2] == (409, "CommitFailedException")
+    for name in ("t", "u"):
+        location = http.get(f"/namespaces/db/tables/{name}").json()["metadata-location"]
+        assert Path(location.removeprefix("file://")).exists()
