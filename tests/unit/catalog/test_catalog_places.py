@@ -14,9 +14,9 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from catalog_parts import Writer, commit_of, error_of, snapshot
+from headwater.catalog import occupied_places
 from headwater.catalog.locations import ForbiddenLocationError, Roots, place_of
 from headwater.catalog.server import EmbeddedCatalog
-from headwater.catalog.tables import LakeCatalog
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -375,17 +375,23 @@ def test_places_are_compared_by_what_they_are(tmp_path: Path) -> None:
             place_of(unclear)
 
 
-def test_a_purge_spares_a_table_that_was_renamed_meanwhile(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_spares_a_table_that_was_renamed_meanwhile(
+    http: httpx.Client, embedded: EmbeddedCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another table had its name then: that one was dropped, and the files of the renamed one deleted."""
     create(http).raise_for_status()
-    learn = LakeCatalog._learn_places
+    check = occupied_places.check_unoccupied
 
-    def meanwhile(catalog: LakeCatalog) -> None:
-        monkeypatch.setattr(LakeCatalog, "_learn_places", learn)
-        catalog.rename(("db", "t"), ("db", "u"))
-        create(http).raise_for_status()
+    def meanwhile(*given: Any) -> None:
+        check(*given)
+        monkeypatch.setattr(occupied_places, "check_unoccupied", check)
+        names = [{"namespace": ["db"], "name": name} for name in ("t", "u")]
+        with httpx.Client(base_url=f"{embedded.uri}/v1", trust_env=False) as other:
+            renaming = {"source": names[0], "destination": names[1]}
+            other.post("/tables/rename", json=renaming).raise_for_status()
+            create(other).raise_for_status()
 
-    monkeypatch.setattr(LakeCatalog, "_learn_places", meanwhile)
+    monkeypatch.setattr(occupied_places, "check_unoccupied", meanwhile)
     answer = http.delete("/namespaces/db/tables/t", params={"purgeRequested": "true"})
     assert error_of(answer)[:2] == (409, "CommitFailedException")
     for name in ("t", "u"):
