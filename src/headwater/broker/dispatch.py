@@ -26,7 +26,7 @@ from headwater.broker.services.turns import Pace, Turns, Work
 from headwater.coordinator.outcome import Caller
 from headwater.net.connection import LONG_S, PENDING, Connection, ProtocolViolationError
 from headwater.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SERVED
-from headwater.protocol.errors import ApiError, MalformedRequestError, TooManyItemsError
+from headwater.protocol.errors import ApiError, MalformedRequestError, ResponseTooLongError, TooManyItemsError
 from headwater.protocol.headers import RequestHeader, read_header
 
 if TYPE_CHECKING:
@@ -322,8 +322,6 @@ class Dispatcher:
 
 def reason_to_close(connection: Connection, error: Exception) -> str:
     """What the log says of a connection that ends because of its request. Only a fault of ours gets a traceback."""
-    from headwater.protocol.long_messages import ResponseTooLongError
-
     if isinstance(error, (MalformedRequestError, ProtocolViolationError, ResponseTooLongError, ApiError)):
         return str(error)
     logger.error("a request of %s failed; this is a bug in headwater", connection.peer, exc_info=error)

@@ -25,5 +25,9 @@ class TooManyItemsError(MalformedRequestError):
     """A request that asks for more at once than the broker works on."""
 
 
+class ResponseTooLongError(Exception):
+    """A response that no client would take."""
+
+
 class MalformedResponseError(ValueError):
     """Bytes that are no response of the protocol; the connection they came from is of no use any more."""

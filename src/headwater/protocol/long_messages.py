@@ -14,6 +14,7 @@ from headwater.protocol.apis import Api
 from headwater.protocol.each import Each
 from headwater.protocol.entity_shapes import shapes
 from headwater.protocol.entity_writing import entity_plan, entity_writer
+from headwater.protocol.errors import ResponseTooLongError
 from headwater.protocol.kafka_types import ErrorCode
 from headwater.protocol.messages import Nothing, absent_fields, convert, decode_request, response_type
 from headwater.protocol.wire import length_bytes
@@ -27,10 +28,6 @@ _ROWS_AT_ONCE: Final = 16
 _PIECES_AT_ONCE: Final = 4096
 
 Steps = Generator[None, None, Any]
-
-
-class ResponseTooLongError(Exception):
-    """A response that no client would take."""
 
 
 class _Field(NamedTuple):

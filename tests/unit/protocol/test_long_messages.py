@@ -9,7 +9,7 @@ import pytest
 from headwater.protocol import entity_shapes, long_messages, messages
 from headwater.protocol.apis import DESCRIBE_GROUPS, METADATA, SERVED, Api
 from headwater.protocol.each import Each, each
-from headwater.protocol.errors import MalformedRequestError
+from headwater.protocol.errors import MalformedRequestError, ResponseTooLongError
 from integration.hostile_requests import hostile_requests, request_frame
 
 VERSIONS = [
@@ -81,7 +81,7 @@ def test_a_response_that_no_client_would_take_is_not_written(monkeypatch: pytest
     newest = messages.response_type(DESCRIBE_GROUPS.key, 6)
     group = messages.convert(messages.Nothing(), row_type(newest, "groups"))
     response = replaced(messages.convert(messages.Nothing(), newest), groups=each(lambda _: group, range(5_000)))
-    with pytest.raises(long_messages.ResponseTooLongError):
+    with pytest.raises(ResponseTooLongError):
         outcome(long_messages.write_response(DESCRIBE_GROUPS, 6, 7, response))
 
 
