@@ -9,15 +9,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS: Final = 1_000
 HEAD_TIMEOUT_S: Final = 30.0
 """In this time the head of a request must be complete, and whatever comes behind an answered one must end."""
+ANSWER_TIMEOUT_S: Final = 30.0
+"""In this time a client must take some of an answer that is more than the system's buffers hold."""
 MOST_HEAD_BYTES: Final = 64 << 10
 
 
 class BoundedConnection(H11Protocol):
-    """One connection. uvicorn itself waits without end for the rest of a head."""
+    """One connection. uvicorn itself waits without end for the rest of a head, and for who does not read its answer."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
+        self._progress: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes a connection, or closes it when there are too many."""
@@ -36,9 +39,20 @@ class BoundedConnection(H11Protocol):
         else:
             self._stop_waiting()
 
+    def pause_writing(self) -> None:
+        """The client does not take its answer as fast as it is written."""
+        super().pause_writing()
+        self._await_progress()
+
+    def resume_writing(self) -> None:
+        """The client has taken most of it."""
+        self._stop_awaiting_progress()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
         self._stop_waiting()
+        self._stop_awaiting_progress()
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
@@ -49,3 +63,18 @@ class BoundedConnection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _await_progress(self) -> None:
+        left_bytes = self.transport.get_write_buffer_size()
+        self._progress = self.loop.call_later(ANSWER_TIMEOUT_S, self._look_at_progress, left_bytes)
+
+    def _look_at_progress(self, left_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < left_bytes:
+            self._await_progress()
+        else:
+            self.transport.abort()
+
+    def _stop_awaiting_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
+            self._progress = None

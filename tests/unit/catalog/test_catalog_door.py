@@ -174,6 +174,30 @@ def test_a_head_that_never_ends_is_not_waited_for(embedded: EmbeddedCatalog, mon
     assert httpx.get(f"{embedded.uri}/v1/config", trust_env=False).status_code == 200
 
 
+def test_who_does_not_read_an_answer_is_not_waited_for(
+    embedded: EmbeddedCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {"namespace": ["large"], "properties": {"comment": "x" * (8 << 20)}}
+    assert httpx.post(f"{embedded.uri}/v1/namespaces", json=large, trust_env=False).status_code == 200
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.2)
+    host, port = embedded.uri.removeprefix("http://").split(":")
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(20)
+        client.connect((host, int(port)))
+        client.sendall(b"GET /v1/namespaces/large HTTP/1.1\r\nHost: localhost:%d\r\n\r\n" % int(port))
+        time.sleep(1)
+        received = 0
+        with suppress(ConnectionResetError):
+            while part := client.recv(1 << 20):
+                received += len(part)
+        assert received < 8 << 20, "the answer was kept for who did not read it"
+    # Who reads slowly, but reads, gets all of it.
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 2.0)
+    with httpx.stream("GET", f"{embedded.uri}/v1/namespaces/large", trust_env=False) as answer:
+        assert sum(map(len, answer.iter_bytes(1 << 20))) > 8 << 20
+
+
 def test_a_head_has_a_largest_size(embedded: EmbeddedCatalog) -> None:
     with suppress(ConnectionError):
         answer = raw(embedded.uri, b"GET / HTTP/1.1\r\nX: " + b"x" * (1 << 20))
