@@ -79,6 +79,9 @@ def test_without_a_terminal_it_tells_all_in_plain_lines_and_ends(temporary: Path
         "3 totals went to totals in one call",
         "compact prices: 100,001 updates of 500 prices became 501 records",
         "retain  clicks: 1,000 of last week are gone, 1,000 of today are there",
+        "hostile 21 bytes that claim 4,294,967,294 topics: their connection was closed",
+        "100 garbage records with a right checksum: INVALID_RECORD, record 0 of 100 does not parse",
+        "the broker serves on, and orders-0 still ends at offset 10,000",
         "loaded 20,000 events into shop.events",
         "20,000 more events loaded, 2,000 values kept aside, nothing lost or doubled",
         'C1        6667  300000      667  "on the house"',
@@ -129,6 +132,8 @@ def test_the_summary_for_machines_is_all_there_is_on_stdout(temporary: Path, rec
     assert summary["write"]["records_per_second"] > 0
     assert summary["read"]["records_per_second"] > 0
     assert summary["arrow_rows_per_second"] > 0
+    first = Plan(topic="orders", records=records, partitions=PARTITIONS).count_in(0)
+    assert summary["withstood"] == {"error": "INVALID_RECORD", "end_offset": first}
     assert summary["data"] is None
     assert list(temporary.iterdir()) == []
 

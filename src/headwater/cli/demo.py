@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.cli.demo_arrow import Added
     from headwater.cli.demo_billing import Billed
     from headwater.cli.demo_broker import DemoBroker
+    from headwater.cli.demo_hostile import Withstood
     from headwater.cli.demo_interrupts import Interrupts
     from headwater.cli.demo_lake import Loaded
     from headwater.cli.demo_records import Leg, Plan
@@ -83,6 +84,7 @@ def _run(records: int, interrupts: "Interrupts", *, lake: bool, keep: bool, quie
             added = _add_up(screen, broker, plan)
             billed = _bill(screen, broker)
             compacted = _let_old_records_go(screen, broker)
+            withstood = _withstand(screen, broker)
             loaded = _load_into_lake(screen, broker, data, interrupts) if lake else None
             _show_cluster(screen, broker)
             stop_s = broker.stop()
@@ -103,6 +105,7 @@ def _run(records: int, interrupts: "Interrupts", *, lake: bool, keep: bool, quie
         "arrow_rows_per_second": added and round(added.rows_per_s, 1),
         "billed_exactly_once": billed.orders,
         "compacted": {"updates": compacted.updates, "left": compacted.left},
+        "withstood": {"error": withstood.error, "end_offset": withstood.end_offset},
         "lake": loaded
         and {"rows": loaded.first.counts.rows + loaded.second.counts.rows, "rescued": loaded.second.counts.rescued},
         "stop_seconds": round(stop_s, 6),
@@ -171,6 +174,19 @@ def _let_old_records_go(screen: "Screen", broker: "DemoBroker") -> "Compacted":
     screen.more(f"{sizes}; the newest of each is there")
     gone, left = _while_alive(broker, expire_clicks(broker.bootstrap))
     screen.step("retain", f"{CLICKS}: {gone:,} of last week are gone, {left:,} of today are there")
+    return done
+
+
+def _withstand(screen: "Screen", broker: "DemoBroker") -> "Withstood":
+    """Bytes that no client would send: refused, and nothing else changes."""
+    from headwater.cli.demo_hostile import CLAIM, CLAIMED_TOPICS, GARBAGE_RECORDS, send_hostile_bytes
+    from headwater.types import TopicPartition
+
+    place = TopicPartition(_TOPIC, 0)
+    done = _while_alive(broker, send_hostile_bytes(broker.bootstrap, place))
+    screen.step("hostile", f"{len(CLAIM)} bytes that claim {CLAIMED_TOPICS:,} topics: their connection was closed")
+    screen.more(f"{GARBAGE_RECORDS} garbage records with a right checksum: {done.error}, {done.reason}")
+    screen.more(f"the broker serves on, and {place} still ends at offset {done.end_offset:,}")
     return done
 
 
