@@ -250,7 +250,8 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
         except ssl.SSLError as error:
             raise CannotConnectError(f"cannot connect to {self.address}: {tls_failure(error)}") from None
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError, OverflowError) as error:
+            # Metadata may name any host and port: one with a NUL, or a port that does not exist, is no OSError.
             if security.tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                 raise CannotConnectError(
                     f"cannot connect to {self.address}: the TLS handshake was cut off: is it a TLS listener?"

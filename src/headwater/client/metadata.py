@@ -119,13 +119,15 @@ class ClusterPicture:
             return
         self.errors.pop(name, None)
         known = self.topics.get(name)
+        # A negative number is no partition, whatever the broker says; our own lists would read it as the last one.
+        named = {int(p.partition_index): p for p in topic.partitions if p.partition_index >= 0}
         if known is not None and known.topic_id == topic.topic_id:
-            partitions = {int(p.partition_index): _newer(known, p) for p in topic.partitions}
+            partitions = {number: _newer(known, p) for number, p in named.items()}
             if topic.topic_id is not None:
                 # Partitions are never removed: an answer with fewer is from a broker that is behind.
                 partitions = {**known.partitions, **partitions}
         else:
-            partitions = {int(p.partition_index): p for p in topic.partitions}
+            partitions = named
         self.topics[name] = TopicPicture(
             name=name,
             topic_id=topic.topic_id,

@@ -463,8 +463,16 @@ class Producer:
         """Tells the partitions of each topic, and which of them records without a key may go to."""
         shunned = frozenset() if self._sender is None else self._sender.unavailable
         for name, topic in self.client.known_topics.items():
-            available = sorted(number for number, leader in topic.leaders.items() if leader.node_id not in shunned)
-            self.records.set_partitions(name, len(topic.partitions), available)
+            count = len(topic.partitions)
+            if count == 0:
+                # Records wait for its partitions as they do for those of a topic that is not known.
+                self.records.forget(name)
+                continue
+            # Records go to partitions below the count: a broker that leaves gaps names others that there are none of.
+            available = sorted(
+                number for number, leader in topic.leaders.items() if number < count and leader.node_id not in shunned
+            )
+            self.records.set_partitions(name, count, available)
 
     def _state_changed(self) -> None:
         """Has `send` refuse records where they would belong to no transaction, or to one that can only be aborted."""
