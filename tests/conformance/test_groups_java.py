@@ -157,8 +157,8 @@ def _has_all(member: Member) -> bool:
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    """Names that both brokers use, so that columns are equally wide."""
-    return {key: unique_name(key) for key in ("topic", "classic", "new", "idle")}
+    """Names that both brokers use, so that columns are equally wide. None is as long as an id that was made up."""
+    return {key: unique_name(f"{key}-with-a-long-name") for key in ("topic", "classic", "new", "idle")}
 
 
 def test_consumer_group_command_lists_and_describes_the_same(

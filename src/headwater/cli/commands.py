@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from headwater.cli.apps import new_app
+from headwater.terminal_text import printable
 
 COMMANDS: Final = {
     "up": "headwater.cli.up_command",
@@ -48,6 +49,14 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command. Complaints quote arguments and files, which may hold what a terminal obeys."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = printable(error.message, keep="\n\t")
+            raise
 
 
 app = new_app(

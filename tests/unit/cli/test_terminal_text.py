@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.cli.commands import run_command
 from headwater.cli.output import complain, for_terminal, print_fields, print_json, print_table, say
 from headwater.client.errors import RefusedError
 from headwater.protocol.errors import ErrorCode
@@ -35,6 +36,17 @@ def test_nothing_printed_holds_a_control_character(capsys: pytest.CaptureFixture
         assert line.isprintable(), line
     assert out.startswith(f"Deleted group {SAFE}.\nGroup\n{SAFE}\nGroup  {SAFE}\n")
     assert json.loads(out.partition("{")[1] + out.partition("{")[2]) == {"group": EVIL[:-1]}
+
+
+def test_a_complaint_about_an_argument_obeys_nothing_in_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headwater", "produce", "orders", "/no/\x1b]0;owned\x07"])
+    with pytest.raises(SystemExit):
+        run_command()
+    complaint = capsys.readouterr().err
+    assert r"/no/\x1b]0;owned\x07" in complaint
+    assert "\x1b" not in complaint
 
 
 def test_a_ruled_table_is_as_safe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,14 @@ def cure(subscription: SubscriptionState, partition: TopicPartition, offset: int
     raise RefusedError(f"partition {partition}", code)
 
 
-def chunk_of(partition: TopicPartition, offset: int, answer: PartitionAnswer, rules: ReadingRules) -> Chunk:
-    """The records of an answer to a fetch from `offset`, which has some; `CorruptRecordError` if none is of use."""
+def chunk_of(partition: TopicPartition, offset: int, answer: PartitionAnswer, rules: ReadingRules) -> Chunk | None:
+    """The records of an answer to a fetch from `offset`, which has some; `CorruptRecordError` if none is of use.
+
+    None at the end of the log: whatever the broker sent, there is nothing that could be passed over yet.
+    """
     chunk = Chunk.of(partition, offset, answer.records, answer.aborted, rules=rules, log_end=answer.high_watermark)
+    if chunk is None and 0 <= answer.high_watermark <= offset:
+        return None
     if chunk is None:
         reason = "the broker sent only batches that end before it"
         raise CorruptRecordError(

@@ -280,6 +280,9 @@ class Fetcher:
                 state.preferred_until_s = time.monotonic() + self._settings.metadata_max_age_ms / 1000
             if len(answer.records):
                 chunk = chunk_of(partition, offset, answer, self._rules)
+                if chunk is None:
+                    self._hold((partition,), self._settings.retry_backoff_ms)
+                    return
                 self._prefetched.add(partition, chunk)
                 self._statistics.bytes_fetched += chunk.size_bytes
         except ClientError as error:

@@ -146,6 +146,8 @@ class _Fetches:
             except CorruptRecordError as error:
                 self._skip(error)
                 continue
+            if chunk is None:
+                return None
             self._bytes_per_offset = chunk.size_bytes / max(chunk.end.offset - self._offset, 1)
             self._last, self._offset = chunk, chunk.end.offset
             if self._offset < self._end and chunk.batches.ends_surely:

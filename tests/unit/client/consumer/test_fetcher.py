@@ -442,6 +442,23 @@ async def test_what_a_broker_keeps_back_as_damaged_is_skipped_on_request(caplog:
 
 
 @in_a_loop
+async def test_nothing_is_skipped_that_was_not_written_yet() -> None:
+    async with scripted_cluster() as cluster, reader(cluster, corrupt_records="skip") as consumer:
+        cluster.write(0, b"a", b"b")
+        assert await values(consumer, 2) == [b"a", b"b"]
+        # At the end of the log it sends the old records again and again.
+        cluster.answers.append(
+            lambda fetch: cluster.response(cluster.found(0, 0)) if fetch.wanted.get(0) == 2 else None
+        )
+        await consumer.poll(0.5)
+        assert (await consumer.position(PLACE), consumer.statistics.corrupt_batches) == (2, 0)
+        assert len(cluster.fetches) < 200, "it is asked without a pause"
+        cluster.answers.clear()
+        cluster.write(0, b"c")
+        assert await values(consumer, 1) == [b"c"]
+
+
+@in_a_loop
 async def test_a_listener_that_fails_skips_nothing_and_is_told_again() -> None:
     told: list[int] = []
 
