@@ -64,6 +64,16 @@ def test_the_data_of_a_broker_is_private_and_what_means_nothing_in_its_file_is_o
     assert readable_by_others(tmp_path / "deep") == []
 
 
+def test_settings_of_tls_are_told_together_with_what_is_done_instead(tmp_path: Path) -> None:
+    settings = [part for name in ("ssl.keystore.location", "ssl.client.auth") for part in ("-o", f"{name}=required")]
+    done = up("--data", str(tmp_path / "data"), "--port", "0", *settings)
+    assert done.err.endswith(
+        "these settings have no effect here: ssl.keystore.location, ssl.client.auth; "
+        "the broker has neither TLS nor SASL yet and listens in plain text: let only hosts that you trust reach it\n"
+    )
+    assert done.err.count("\n") == 1
+
+
 def test_data_that_others_can_read_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     assert up("--data", str(tmp_path / "data"), "--port", "0").err == ""
     for path in (tmp_path / "data", tmp_path / "data" / "orders-0"):

@@ -35,6 +35,9 @@ from headwater.net.server import Server
 
 logger = logging.getLogger(__name__)
 
+_PLAIN: Final = (
+    "; the broker has neither TLS nor SASL yet and listens in plain text: let only hosts that you trust reach it"
+)
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 -- listened on when asked for, never told to clients
 
 
@@ -67,7 +70,8 @@ class Broker:
         self.cluster_id = self.log_dirs.cluster_id
         ignored = self._static_config.ignored()
         if ignored:
-            logger.warning("these settings have no effect here: %s", ", ".join(ignored))
+            secure = any("ssl." in name or "sasl." in name for name in ignored)
+            logger.warning("these settings have no effect here: %s%s", ", ".join(ignored), _PLAIN if secure else "")
         if open_dirs := self.log_dirs.open_to_others():
             logger.warning(
                 "other users of this machine can read the records in %s: forbid it with chmod -R go-rwx",

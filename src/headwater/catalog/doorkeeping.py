@@ -106,8 +106,11 @@ class Door:
             return None
         kinds = headers.all(b"content-type")
         if has_body and (len(kinds) != 1 or not _is_accepted(kinds[0], scope["path"])):
+            sent = f"{', '.join(kinds)!r:.200}" if kinds else "without a Content-Type"
             return Refusal(
-                415, "UnsupportedMediaTypeException", f"a body is {_JSON} (or {ARROW} for files), not {kinds!r:.200}"
+                415,
+                "UnsupportedMediaTypeException",
+                f"a body is sent as {_JSON} (or {ARROW} for files), not {sent}",
             )
         if any(coding.lower() != "identity" for coding in headers.all(b"content-encoding")):
             return Refusal(415, "UnsupportedMediaTypeException", "a body is sent as it is, without Content-Encoding")

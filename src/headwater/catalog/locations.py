@@ -86,7 +86,7 @@ def place_of(location: str) -> Place:
 def _local_place(location: str, rest: str) -> Place:
     # With two slashes, what follows would be a host for some engines and a folder for others.
     if not rest.startswith("/") or (rest.startswith("//") and not rest.startswith("///")):
-        raise ForbiddenLocationError(f"the location {location!r} is no absolute path: write file:///FOLDER")
+        raise ForbiddenLocationError(f"the location {location!r} is not an absolute path: write file:///FOLDER")
     try:
         real = os.path.realpath("/" + rest.lstrip("/"))
     except (OSError, ValueError):

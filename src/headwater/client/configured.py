@@ -57,7 +57,7 @@ def _protocol(values: Resolved, given: Security) -> str:
 def _check_sasl(protocol: str, given: Security) -> None:
     if protocol in _WITH_SASL and given.sasl is None:
         raise ConfigError(
-            f"security.protocol = {protocol} needs a mechanism of SASL, which this client has none of yet: give a "
+            f"security.protocol = {protocol} needs a mechanism of SASL, and this client brings none yet: give a "
             "function that authenticates a fresh connection as security=Security(sasl=...), with the Security of "
             "headwater.client.security."
         )

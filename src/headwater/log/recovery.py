@@ -256,7 +256,8 @@ class _Loader:
                 if problem:
                     raise CorruptSegmentError(segment.path, good_bytes, problem)
         except CorruptSegmentError as error:
-            _log.warning("cut %s from %d to %d bytes: %s", segment.path, size, good_bytes, error)
+            # A tail that a crash left behind is cut as well: this log alone cannot tell it from damage.
+            _log.warning("cut %s from %d to %d bytes: %s", segment.path, size, good_bytes, error.reason)
         self._producers_end = next_offset
         segment.cut_to(good_bytes)
         segment.finish_time_index()

@@ -61,6 +61,7 @@ class CorruptSegmentError(Exception):
         )
         self.path = path
         self.position = position
+        self.reason = reason
 
 
 class Segment:

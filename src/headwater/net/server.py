@@ -23,6 +23,8 @@ _TURN_S: Final = 0.002
 _SPARE_ROOM_CHECK_S: Final = 0.5
 _UNLIMITED: Final = 2**31 - 1
 _MOST_KEPT_FREE: Final = 1000
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_HTTP_METHODS: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI ")
 
 Handler = Callable[[Connection, memoryview], Any]
 FrameCheck = Callable[[int, memoryview], None]
@@ -119,7 +121,11 @@ class Server:
     def check_frame(self, size: int, start: memoryview) -> None:
         """Refuses a frame that is larger than any, or than those of its kind."""
         if size < 0 or size > self._max_frame_bytes:
-            raise ProtocolViolationError(f"a frame of {size} bytes; socket.request.max.bytes={self._max_frame_bytes}")
+            other = _other_protocol(size)
+            hint = f"; it seems to speak {other}, and this listener speaks Kafka in plain text" if other else ""
+            raise ProtocolViolationError(
+                f"a frame of {size} bytes; socket.request.max.bytes={self._max_frame_bytes}{hint}"
+            )
         if self._check_frame is not None:
             self._check_frame(size, start)
 
@@ -252,6 +258,12 @@ def _stop_pacing(sock: socket.socket) -> None:
     with contextlib.suppress(OSError, AttributeError):
         if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+
+def _other_protocol(size: int) -> str | None:
+    """What a client speaks whose first four bytes, taken as a length, are this; None where nothing is known."""
+    start = (size & 0xFFFFFFFF).to_bytes(4, "big")
+    return "TLS" if start.startswith(_TLS_HANDSHAKE) else "HTTP" if start in _HTTP_METHODS else None
 
 
 def _host_of(peer: str) -> str:

@@ -82,15 +82,29 @@ def test_a_turn_without_a_long_request_is_counted_with_what_is_in_work(caplog: p
     assert line.endswith("no single request took long; in work: create_topics v7 (20 bytes) of 127.0.0.1:1")
 
 
-def test_time_that_others_had_the_processor_is_told_apart() -> None:
-    async def run() -> LoopWatchdog:
-        async with watching() as watchdog:
-            time.sleep(0.6)
-        return watchdog
+async def wait_in_the_loop() -> LoopWatchdog:
+    async with watching() as watchdog:
+        time.sleep(0.6)
+    return watchdog
 
-    watchdog = uvloop.run(run())
+
+def test_time_that_others_had_the_processor_is_told_apart_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        watchdog = uvloop.run(wait_in_the_loop())
+    assert watchdog.long_turns == {OTHER: 1}
     assert watchdog.worst_s >= 0.55
-    assert watchdog.worst_held_s < 0.3
+    assert watchdog.worst_held_s < 0.25
+    (told,) = [record for record in caplog.records if "nobody was served" in record.message]
+    assert told.levelno == logging.DEBUG
+    assert told.message.endswith("this process waited for a processor or a disk")
+
+
+def test_a_long_wait_is_a_warning(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watchdog, "_WAIT_LIMIT_S", 0.5)
+    with caplog.at_level(logging.WARNING):
+        uvloop.run(wait_in_the_loop())
+    (line,) = caplog.messages
+    assert re.search(r"\(\d+ ms of work here, the rest waiting for a processor or a disk\): no single request", line)
 
 
 def test_lines_are_few_however_many_turns_are_long(

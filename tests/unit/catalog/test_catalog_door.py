@@ -118,7 +118,9 @@ def test_the_servers_own_page_is_let_in(http: httpx.Client) -> None:
 )
 def test_a_body_that_a_form_could_send_is_refused(http: httpx.Client, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
-    assert error_of(http.post("/v1/namespaces", content=NAMESPACE, headers=headers))[0] == 415
+    status, _, message = error_of(http.post("/v1/namespaces", content=NAMESPACE, headers=headers))
+    assert status == 415
+    assert message.endswith(" for files), not " + ("without a Content-Type" if kind is None else repr(kind)))
     assert ["evil"] not in http.get("/v1/namespaces").json()["namespaces"]
 
 

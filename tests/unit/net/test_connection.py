@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import socket
@@ -294,6 +295,28 @@ def test_a_frame_may_be_refused_by_its_first_bytes() -> None:
         server.close()
 
     uvloop.run(run())
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "it seems to speak TLS, and this listener speaks Kafka in plain text"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it seems to speak HTTP, and this listener speaks Kafka in plain text"),
+        (b"\x7f\xff\xff\xff\x00\x03", "a frame of 2147483647 bytes; socket.request.max.bytes=1048576"),
+    ],
+)
+def test_a_client_of_another_protocol_is_named(start: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with serving(echo) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(start)
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        uvloop.run(run())
+    (line,) = caplog.messages
+    assert line.endswith(said)
 
 
 def test_a_handler_that_refuses_ends_the_connection() -> None:

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 0.02
 _LIMIT_S: Final = 0.05
+_WAIT_LIMIT_S: Final = 1.0
+"""A pause in which this process hardly ran says something about the machine; a warning is due only from here on."""
 _LOG_INTERVAL_S: Final = 5.0
 _NAMED: Final = 3
 _HEAD: Final = struct.Struct(">hh")
@@ -102,6 +104,9 @@ class LoopWatchdog:
         self._timer = self._loop.call_later(_INTERVAL_S, self._look)
 
     def _tell(self, now_s: float, seconds: float, held_s: float, requests: list[_LongRequest]) -> None:
+        if not requests and held_s < _LIMIT_S / 2 and seconds < _WAIT_LIMIT_S:
+            logger.debug("nobody was served for %.0f ms: this process waited for a processor or a disk", seconds * 1000)
+            return
         if now_s - self._logged_s < _LOG_INTERVAL_S:
             self._not_logged += 1
             return
@@ -109,7 +114,7 @@ class LoopWatchdog:
         words = ", ".join(took) or "no single request took long"
         under_way = ", ".join(islice(chain(map(str, self._ended), self._under_way()), _NAMED))
         logger.warning(
-            "nobody was served for %.0f ms (this process ran for %.0f ms of them): %s%s%s",
+            "nobody was served for %.0f ms (%.0f ms of work here, the rest waiting for a processor or a disk): %s%s%s",
             seconds * 1000,
             held_s * 1000,
             words,
