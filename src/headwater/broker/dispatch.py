@@ -1,12 +1,14 @@
 """From a frame to its answer: api key and version choose the handler.
 
-Produce and Fetch take the byte lanes. Every other API goes through kio to a module of `handlers` named like the API,
-imported at its first request, which speaks one version (`VERSION`). Its `handle` is a plain function or a coroutine
-function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right what the
-version bridge cannot know. `handle` may also be a generator: what it yields is time for others (`services/turns.py`).
+Produce and Fetch take the byte lanes. Every other API goes to a module of `handlers` named like the API, imported at
+its first request, which speaks one version (`VERSION`) in kio's dataclasses. Its `handle` is a plain function or a
+coroutine function, or returns a future when the answer waits for somebody else. `adapt`, where there is one, puts right
+what the version bridge cannot know. `handle` may also be a generator: what it yields is time for others
+(`services/turns.py`).
 
-What is long is done in slices: a request in a long frame is read so, and the response to anything written so. What is
-not begun is dropped when the client hangs up, as is what is read or written for it; what a handler began is finished.
+Long work is done in slices: the bridge between versions for a request in a long frame, and the writing of any long
+response. What has not begun is dropped when the client hangs up, as is what is read or written for it; what a handler
+has begun is finished.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LONG_FRAME_BYTES: Final = 16 * 1024
-"""A longer request is read in slices: up to here kio and the bridge between versions take a few milliseconds."""
+"""A longer request is converted in slices: up to here the bridge between versions takes a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class _Route(NamedTuple):
     decode: Callable[[bytes, int], Any]
     """Reads the request, whose body begins at a position of the frame, as `handle` takes it."""
     decode_long: Callable[[bytes, int], Work[Any]]
-    """The same in slices."""
+    """The same, with the bridge between versions in slices."""
     handle: Callable[[RequestContext, Any], Any]
     encode: Callable[[int, Any], "bytes | Work[bytes]"]
     """Writes the reply with a correlation id, from what `handle` comes to; in slices when it is long."""
